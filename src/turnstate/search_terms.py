@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import NamedTuple
@@ -33,6 +33,7 @@ SEARCHED_BYTES = 100_000
 """Of a longer entry only the beginning is searched: a dump of megabytes would bury the conversation."""
 
 LONGEST_TOKEN = 64  # a SHA-256 in hex is found whole; of a longer blob its beginning suffices
+KNOWN_NAMES = 4_096  # whose parts are remembered: most names of a conversation come again
 MOST_HUMPS = 8  # with more, it is base64 rather than a name, and its parts are noise
 
 _HAN = "\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
@@ -130,19 +131,21 @@ def _names_cut(text: str) -> str | None:
     if _TOO_LONG in shape.translate(_ANY_IN_NAME):
         return None
     inner = shape.replace(b" A", b"  ").translate(_CAPITAL_OR_UNDERSCORE)
-    pieces, done, place = list[str](), 0, inner.find(b"A")
+    pieces: list[str] = []
+    done, place = 0, inner.find(b"A")
     while place >= 0:
         begin, end = shape.rfind(b" ", done, place) + 1, shape.find(b" ", place)
-        name = text[begin:end]
-        if not _PLAIN(name):
-            pieces += (text[done:begin], _with_parts(name))
-            done = end
+        pieces += (text[done:begin], _with_parts(text[begin:end]))
+        done = end
         place = inner.find(b"A", end)
     return "".join([*pieces, text[done:]])
 
 
+@lru_cache(maxsize=KNOWN_NAMES)
 def _with_parts(name: str) -> str:
     """Return an ASCII name and its parts as a text that has the tokens of `_indexed`."""
+    if _PLAIN(name):
+        return name
     parts = name.split("_")
     tokens = [name.strip("_"), *parts]
     for part in () if name.islower() else parts:
