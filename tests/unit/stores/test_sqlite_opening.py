@@ -196,10 +196,24 @@ def test_a_file_that_was_cut_off_is_refused_and_left_as_it_is(path: Path) -> Non
 
 
 def test_a_file_that_lost_a_part_of_its_last_page_is_opened_and_reported(path: Path) -> None:
-    data = furnished(path).read_bytes()
+    async def fill(store: SqliteStore) -> None:
+        records = tuple(said(f"long {number}", "word " * 200) for number in range(30))
+        await store.commit(Change(at=LONG, now=NOW, records=records))
+
+    run(furnished(path), fill)
+    data = path.read_bytes()
     for lost in (1, 100, PAGE - 1):
         path.write_bytes(data[:-lost])
         assert verified(path) != []
+
+
+def test_a_nearly_empty_file_ends_with_its_schema_and_is_refused_without_a_part_of_it(path: Path) -> None:
+    data = furnished(path).read_bytes()
+    for lost in (1, 100, PAGE - 1):
+        path.write_bytes(data[:-lost])
+        with pytest.raises(StoreDamaged, match=str(path)):
+            SqliteStore(str(path))
+        assert contents(path.parent) == {"agent.db": data[:-lost]}
 
 
 def test_the_linked_sqlite_is_one_that_does_not_damage_files() -> None:

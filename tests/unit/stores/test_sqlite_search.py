@@ -375,3 +375,30 @@ def test_a_lost_entry_is_a_damaged_hit_of_a_search_in_its_session(path: Path) ->
         which = f"SELECT {place} FROM entry WHERE session = 1 AND kind = 0"
         tamper(path, f"DELETE FROM entry WHERE key = ({which})")
         assert run(path, damaged) == lost
+
+
+def test_the_pages_that_a_merge_of_the_index_frees_are_given_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "STEP", 8)
+    monkeypatch.setattr(search, "LEAST_FREE", 1)
+
+    def merged(db: apsw.Connection) -> tuple[int, int]:
+        db.execute("INSERT INTO word (word) VALUES ('optimize')")
+        return pages(db)
+
+    async def merge(store: SqliteStore) -> list[tuple[int, int]]:
+        sizes = [await store._writer.run_alone(merged)]
+        await store._writer.run_alone(search.index_some)
+        return [*sizes, await store._writer.run_alone(pages)]
+
+    written(path, 2_000)
+    run(path, found)
+    (before, free), (after, left) = run(path, merge)
+    assert free > search.LEAST_FREE + before // search.MOST_FREE
+    assert (after, left) == (before - free, 0)
+    assert run(path, found) == newest_first(2_000)
+
+
+def pages(db: apsw.Connection) -> tuple[int, int]:
+    return db.pragma("page_count"), db.pragma("freelist_count")

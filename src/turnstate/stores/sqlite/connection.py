@@ -156,6 +156,7 @@ def _step_up(db: apsw.Connection, path: str) -> None:
     """Bring the schema up to date; what a damaged WAL lost is counted before, and recorded in the new one."""
     log = read_log(path)
     lost = lost_commits(db, path, log)
+    db.pragma("auto_vacuum", "INCREMENTAL")  # of a new file: so free pages can be given back
     _prepare_writer(db)
     with_lock(db, lambda: _take_steps(db, path))
     if log and lost:

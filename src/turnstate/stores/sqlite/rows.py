@@ -122,11 +122,11 @@ def sessions(found: apsw.Cursor) -> list[SessionRow]:
     return [_session(columns) for columns in found]
 
 
-def session_columns(row: SessionRow) -> dict[str, Any]:
+def session_columns(row: SessionRow, marks: int = 0) -> dict[str, Any]:
     """Return the columns of a session."""
     columns = msgspec.structs.asdict(row)
     lists = {"tags": msgspec.json.encode(row.tags), "meta": msgspec.json.encode(row.meta)}
-    return {**columns, **lists, "expires": row.expires}
+    return {**columns, **lists, "expires": row.expires, "marks": marks}
 
 
 def marks(records: Sequence[Record], *, after: int) -> int:

@@ -44,6 +44,12 @@ STEP_BYTES = 1_000_000
 MOST_BEHIND = 10_000
 """Entries that a search waits for; if more are missing in the index, it reads them instead."""
 
+LEAST_FREE, MOST_FREE = 16, 32
+"""Free pages that stay in the file for what is written next: so many, or one in so many pages of the file."""
+
+GIVEN_BACK = 256
+"""Free pages that are given back at a time, in one or two milliseconds."""
+
 _LAST_KEY = 2**63 - 1
 _MOST_SESSIONS = 200  # of a user whose entries are looked up before they are searched: about a millisecond
 
@@ -85,7 +91,16 @@ def index_some(db: apsw.Connection) -> bool:
         _check_complete(db, after, some.last if some.more else _newest_key(db, after), some.size)
     if some.words:
         with_lock(db, lambda: _add(db, some.words))
+    if not some.more:
+        _give_back(db)
     return some.more
+
+
+def _give_back(db: apsw.Connection) -> None:
+    """Give some of many free pages back to the file system: merging the index leaves as many as it read."""
+    free, pages = db.pragma("freelist_count"), db.pragma("page_count")
+    if free > max(LEAST_FREE, pages // MOST_FREE):
+        db.execute(f"PRAGMA incremental_vacuum({min(free, GIVEN_BACK)})").fetchall()
 
 
 def rebuild_some(db: apsw.Connection, after: int) -> int | None:

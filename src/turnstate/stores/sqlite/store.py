@@ -193,14 +193,12 @@ class SqliteStore:
         """Create a session with its root branch and first entries, or raise `AlreadyExists`."""
 
         def create(db: apsw.Connection) -> SessionRow:
-            total = sum(record.tokens for record in records)
-            tags = tuple(sorted(set(row.tags)))
+            total, tags = sum(record.tokens for record in records), tuple(sorted(set(row.tags)))
             made = structs.replace(row, tags=tags, branch=1, seq=len(records), total=total)
             with suppress(NotFound):
                 session_place(db, row.address)
                 raise AlreadyExists(f"session {row.id} already exists")
-            columns = session_columns(made) | {"marks": marks(records, after=0)}
-            ((key,),) = db.execute(SQL["add_session"], columns)
+            ((key,),) = db.execute(SQL["add_session"], session_columns(made, marks(records, after=0)))
             root = {"key": key, "id": 1, "parent": None, "fork_seq": 0, "created": row.created}
             db.execute(SQL["add_branch"], root | {"name": "", "operation": "create", "former": None})
             _set_tags(db, key, tags)
