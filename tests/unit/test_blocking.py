@@ -176,6 +176,7 @@ def test_many_threads_share_one_manager(sessions: blocking.SessionManager) -> No
     assert sorted(int(message.text) for message in session.messages()) == list(range(20))
 
 
+@pytest.mark.timeout(60)  # what is not cancelled never ends
 def test_an_interruption_cancels_what_is_under_way() -> None:
     loop, started, cancelled = blocking._Loop(), threading.Event(), threading.Event()
 
