@@ -321,16 +321,16 @@ async def load(log: Reads, row: SessionRow, serving: Serving | None = None) -> L
 
 async def leading(log: Reads, at: Address, path: Sequence[Span], end: int) -> list[Row]:
     """Return the system messages that a conversation begins with, if they are before the part to load."""
-    found, few = list[Row](), 1  # the first message is seldom one
+    found = list[Row]()
     for span in reversed(between(path, 1, end - 1)):
         place = span.first
-        while rows := await log.read(at, Span(span.branch, place, span.last), limit=few):
+        while rows := await log.read(at, Span(span.branch, place, span.last), limit=_FEW):
             for row in rows:
                 for message in await messages_of([row]):
                     if message.role != "system":
                         return found
                     found.append(row)
-            place, few = rows[-1].seq + 1, _FEW
+            place = rows[-1].seq + 1
     return found
 
 
