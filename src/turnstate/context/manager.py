@@ -62,12 +62,11 @@ class StateManager:
         `stored` says that a store holds the whole outputs; `counts` are those of messages that were
         counted before and need no reduction; `decisions` are those that were recorded so far.
         """
-        decisions = _all_of(Decision, "decisions", decisions)
         counts = _all_of(tuple, "counts", counts)
         for pair in counts:
             if list(map(type, pair)) != [Message, int]:
                 refuse("counts", pair, "pairs of a message and its tokens")
-        live = LiveWindow(self.counter, self.policy, stored=stored).under(budget, decisions)
+        live = _under(LiveWindow(self.counter, self.policy, stored=stored), budget, decisions)
         return Tally.of(_checked(messages), self.counter, live.limits, stored=stored, counts=counts)
 
     def window(
@@ -119,8 +118,7 @@ class StateManager:
     def _live(
         self, messages: Sequence[Message] | Tally, budget: Budget, decisions: Sequence[Decision]
     ) -> LiveWindow:
-        decisions = _all_of(Decision, "decisions", decisions)
-        live = LiveWindow(self.counter, self.policy).under(budget, decisions)
+        live = _under(LiveWindow(self.counter, self.policy), budget, decisions)
         if not isinstance(messages, Tally):
             live.tally = Tally.of(_checked(messages), self.counter, live.limits, shared=True)
         elif messages.limits == live.limits:
@@ -142,6 +140,15 @@ def _checked(messages: Iterable[Message]) -> Sequence[Message]:
             wrong = next(one for one in listed if type(one) is kind)
             raise InvalidMessage(not_a_message("the State Manager", wrong))
     return listed
+
+
+def _under(live: LiveWindow, budget: Budget, decisions: Sequence[Decision]) -> LiveWindow:
+    """Prepare a window; what is no decision is looked for if that fails, since there may be thousands."""
+    try:
+        return live.under(budget, decisions)
+    except (AttributeError, KeyError, TypeError):
+        _all_of(Decision, "decisions", decisions)
+        raise
 
 
 def _all_of(kind: type[T] | UnionType, setting: str, given: Iterable[T]) -> Sequence[T]:
