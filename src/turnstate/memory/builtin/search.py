@@ -6,19 +6,20 @@
 The second look is for answers in other words: what the best turns speak of also tells which of the others
 belong to the matter.
 
-A search is two operations: one takes the question apart, one ranks. In between, an embedder may compare the
-question with all turns.
+A search is two operations: one takes the question apart, one ranks. With an embedder it is three: while that
+compares the question with all turns, the postings are read and looked through.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import nlargest
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..port import Recollection
 from .database import Database, Operation, asked
@@ -53,14 +54,26 @@ SHORT = 6
 """Terms of a turn that count as if they were so many, if they are fewer."""
 
 
+class Scanned(NamedTuple):
+    """What the words of a question lead to."""
+
+    lists: dict[str, array[int]]
+    idf: Mapping[str, float]
+    numbers: list[int]
+
+
 async def found(
     database: Database, owner: Owner, query: str, k: int, meaning: Meaning | None
 ) -> list[Recollection]:
     """Return at most ``k`` turns that answer a question, the best first."""
     names, question = await database.read(lambda: _asked(owner.id, query[:MAX_QUESTION]))
-    similar = await meaning.similarities(owner, question.spoken) if meaning is not None else None
     known = {*question.terms, *(term for name in names for term in terms(name))}
-    return await database.read(lambda: _answers(owner, question, known, k, meaning, similar))
+    if meaning is None:
+        return await database.read(lambda: _answers(owner, question, known, k))
+    similar, scanned = await asyncio.gather(
+        meaning.similarities(owner, question.spoken), database.read(lambda: _scanned(owner, question))
+    )
+    return await database.read(lambda: _answers(owner, question, known, k, scanned, meaning, similar))
 
 
 def _asked(owner: int, query: str) -> Operation[tuple[list[str], Question]]:
@@ -78,11 +91,13 @@ def _answers(
     question: Question,
     known: Collection[str],
     k: int,
-    meaning: Meaning | None,
-    similar: Similarities | None,
+    scanned: Scanned | None = None,
+    meaning: Meaning | None = None,
+    similar: Similarities | None = None,
 ) -> Operation[list[Recollection]]:
     """Return the best turns; the terms of ``known`` say nothing new about a question."""
-    ranking = yield from _ranking(owner, question, meaning, similar)
+    scanned = scanned or (yield from _scanned(owner, question))
+    ranking = yield from _ranking(owner, question, scanned, meaning, similar)
     texts = yield from _look_again(owner, ranking, known)
     best = ranking.best()[:k]
     texts |= yield from _texts(owner.id, [number for number, _ in best if number not in texts])
@@ -94,13 +109,22 @@ def _answers(
     ]
 
 
-def _ranking(
-    owner: Owner, question: Question, meaning: Meaning | None, similar: Similarities | None
-) -> Operation[Ranking]:
-    """Return the candidates, ranked by the terms of a question and by similarity."""
+def _scanned(owner: Owner, question: Question) -> Operation[Scanned]:
+    """Return the postings of the terms of a question, and the candidates that they lead to."""
     lists = yield from _lists(owner.id, question.terms)
     scan = TurnScan(question, lists, owner.size)
-    numbers = scan.found()
+    return Scanned(lists, scan.idf, scan.found())
+
+
+def _ranking(
+    owner: Owner,
+    question: Question,
+    scanned: Scanned,
+    meaning: Meaning | None,
+    similar: Similarities | None,
+) -> Operation[Ranking]:
+    """Return the candidates, ranked by the terms of a question and by similarity."""
+    lists, idf_of, numbers = scanned
     near_in_meaning: dict[int, float] | None = None
     if meaning is not None and similar is not None:
         numbers = list(dict.fromkeys([*numbers, *similar.best(CANDIDATES)]))
@@ -114,7 +138,7 @@ def _ranking(
         near_in_meaning,
     )
     for group in question.groups:
-        ranking.add(group.weights, scan.idf[group.term], lists)
+        ranking.add(group.weights, idf_of[group.term], lists)
     return ranking
 
 
