@@ -258,6 +258,7 @@ def damage(harness: Harness, *ids: str) -> None:
     With the library of the store: another one in this process would release its locks when it closes.
     """
     with closing(apsw.Connection(str(harness.path))) as db:
+        db.set_busy_timeout(10_000)  # the index may be continued meanwhile
         for id in ids:
             db.execute(
                 "UPDATE entry SET body = CAST(substr(body, 1, length(body) - 4) AS BLOB) WHERE id = ?",

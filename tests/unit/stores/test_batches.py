@@ -132,7 +132,8 @@ def test_many_callers_and_the_server_work_at_the_same_time() -> None:
             calls += 1
             under_way.append(calls)
             sizes.append(len(jobs))
-            await asyncio.sleep(0.001)
+            for _ in range(20):  # iterations of the loop: time would depend on the machine
+                await asyncio.sleep(0)
             calls -= 1
             return list(jobs)
 
@@ -145,7 +146,8 @@ def test_many_callers_and_the_server_work_at_the_same_time() -> None:
         await asyncio.gather(*map(client, range(2 * FEW)))
 
     asyncio.run(scene())
-    assert sizes[2:].count(FEW) > len(sizes) / 2, sizes
+    assert sum(size for size in sizes if size >= FEW - 1) > 0.9 * sum(sizes), sizes
+    assert max(sizes) == FEW, sizes
     assert under_way.count(CALLS) > len(sizes) / 4, under_way
 
 
