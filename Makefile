@@ -67,7 +67,7 @@ test: $(DEV) check ## run everything: lint, types, and all tests
 
 # These wait for nothing.
 quick: $(DEV) ## run the unit tests
-	@$(IN_MEMORY) $(BIN)/pytest -n $$(nproc 2>/dev/null || echo 2) tests/unit
+	@$(IN_MEMORY) $(BIN)/pytest tests/unit
 
 check: $(DEV) ## run lint, types, and the tests of layers and public names
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ." >&2; exit 1; }
