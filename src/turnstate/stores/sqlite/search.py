@@ -97,7 +97,7 @@ def index_some(db: apsw.Connection) -> bool:
 
 
 def _give_back(db: apsw.Connection) -> None:
-    """Give some of many free pages back to the file system: merging the index leaves as many as it read."""
+    """Return some of many free pages to the file system: merging the index leaves as many as it read."""
     free, pages = db.pragma("freelist_count"), db.pragma("page_count")
     if free > max(LEAST_FREE, pages // MOST_FREE):
         db.execute(f"PRAGMA incremental_vacuum({min(free, GIVEN_BACK)})").fetchall()
