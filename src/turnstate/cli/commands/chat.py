@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import getpass
 import sys
+from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -173,21 +175,24 @@ async def _chat(
             home=home,
         )
         session = await _asked_session(sessions, asked, user)
-
+        start = partial(_start, chat, profile, session, take_over=take_over)
         try:
             if interactive:
-                from ...chat.terminal import TerminalView, converse
-
-                assert isinstance(view, TerminalView)  # noqa: S101
-                await converse(chat, view, _start(chat, profile, session, take_over=take_over))
-                if not chat.is_open:  # the user decided against the session, or left before it was open
-                    return 0
-                screen.say(f"saved as session {chat.session.id}; `turnstate chat --continue` goes on")
-                return 0
-            await _start(chat, profile, session, take_over=take_over)
+                return await _on_terminal(chat, start())
+            await start()
             return await _piped(chat, lines=lines)
         finally:
             await chat.close()
+
+
+async def _on_terminal(chat: Chat, start: Coroutine[Any, Any, None]) -> int:
+    from ...chat.terminal import TerminalView, converse  # deferred: a pipe does not need it
+
+    assert isinstance(chat.view, TerminalView)  # noqa: S101
+    await converse(chat, chat.view, start)
+    if chat.is_open:  # else the user decided against the session, or left before it was open
+        screen.say(f"saved as session {chat.session.id}; `turnstate chat --continue` goes on")
+    return 0
 
 
 async def _start(chat: Chat, profile: AgentProfile, session: Session | None, *, take_over: bool) -> None:
