@@ -1300,6 +1300,13 @@ MUTANTS = (
         "not 1 <= place",
         CHAT,
     ),
+    Mutant(
+        "chat-line-mode",
+        "a key that is typed while something is printed is lost",
+        "keys.cooked_mode = nullcontext  # type: ignore[method-assign]",
+        "pass",
+        _tests(f"{UNIT}/chat/test_terminal.py"),
+    ),
     # The built-in memory engine.
     Mutant(
         "engine-late-delivery",

@@ -107,8 +107,9 @@ class Terminal:
     def wait_for_end(self) -> int:
         """Wait until the program ends, and return its exit code."""
         end = time.monotonic() + WAIT
-        while self.child.isalive() and time.monotonic() < end:
+        while self.child.isalive():
             self.read()
+            if time.monotonic() > end:
+                raise AssertionError(f"the program has not ended; the screen shows:\n{self.shown}")
         self.read(0.1)
-        self.child.wait()
         return int(self.child.exitstatus if self.child.exitstatus is not None else -1)

@@ -8,11 +8,10 @@ run, a question, the prompt. One can type while the model answers; lines are que
 from __future__ import annotations
 
 import asyncio
-import difflib
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,6 @@ from ..agent import (
     ToolStarted,
 )
 from ..cli_kit.context_text import SIGNS
-from ..errors import TurnstateError
 from ..ids import CallId
 from ..message import ToolCallRequest
 from ..models import ReasoningDelta, Retried, TextDelta
@@ -53,7 +51,7 @@ from ..tools import Answer, Question, WorkspaceFiles
 from .chat import Chat, Status
 from .completion import ChatCompleter
 from .markdown import Block, MarkdownStream
-from .view import Choice, call_line, compaction_line, result_line
+from .view import Choice, call_line, compaction_line, proposal_lines, result_line
 
 __all__ = ["TerminalView", "converse"]
 
@@ -190,31 +188,13 @@ class TerminalView:
         return Answer(allow=key in "yap", scope=scope)  # type: ignore[arg-type]
 
     def _proposal(self, call: ToolCallRequest) -> Iterator[RenderableType]:
-        """Yield what a call would do: a command, a change of a file, or its arguments."""
-        match call.name, call.args:
-            case "run_command", {"command": str(command)}:
-                lines = [f"$ {line}" for line in command.splitlines()]
-            case "write_file", {"path": str(path), "content": str(content)}:
-                lines = self._difference(path, self._content(path), content)
-            case "edit_file", {"path": str(path), "old": str(old), "new": str(new)}:
-                lines = self._difference(path, old, new)
-            case _:
-                lines = [call_line(call)]
+        """Yield what a call would do, colored like a difference of files."""
+        lines = proposal_lines(call, self._files)
         colors = {"+": "green", "-": "red", "@": "cyan", "$": "bold"}
         for line in lines[:PROPOSAL_LINES]:
             yield Text(f"  {harmless(line)}", colors.get(line[:1], ""))
         if len(lines) > PROPOSAL_LINES:
             yield Text(f"  … and {len(lines) - PROPOSAL_LINES:,} more lines", "dim")
-
-    def _difference(self, path: str, old: str, new: str) -> list[str]:
-        changes = difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, n=2, lineterm="")
-        return list(changes) or [f"{path} stays as it is"]
-
-    def _content(self, path: str) -> str:
-        try:
-            return self._files.read(path).decode("utf-8", "replace")
-        except TurnstateError:  # it does not exist, or the tool will say what is wrong with it
-            return ""
 
     async def choose(self, question: str, choices: list[Choice]) -> str:
         """Show a question above the prompt until one of its keys is pressed."""
@@ -263,6 +243,18 @@ class TerminalView:
             write()
 
     # The prompt.
+
+    @contextmanager
+    def raw_mode(self) -> Iterator[None]:
+        """Read every key as it is typed, also while something is printed and between two prompts.
+
+        Left to itself, the prompt turns line mode on for each of these moments. The terminal would then drop
+        a Ctrl-D, and send a Ctrl-C as a signal that ends the program instead of the turn.
+        """
+        keys = self.prompt.app.input
+        keys.cooked_mode = nullcontext  # type: ignore[method-assign]
+        with keys.raw_mode():
+            yield
 
     async def read(self) -> str:
         """Read what the user enters; raise `EOFError` when they leave."""
@@ -330,7 +322,7 @@ class TerminalView:
         empty = Condition(lambda: not self.prompt.default_buffer.text)
 
         @keys.add("enter")
-        @keys.add("c-j")  # what Enter becomes while something is printed: the terminal is not raw then
+        @keys.add("c-j")
         def _(event: KeyPressEvent) -> None:
             self._interrupted = -TWICE_SECONDS  # twice means twice in a row
             event.current_buffer.validate_and_handle()
@@ -421,7 +413,8 @@ async def converse(chat: Chat, view: TerminalView, start: Coroutine[Any, Any, No
     working = asyncio.create_task(work())
     tasks = [working, asyncio.create_task(tick())]
     try:
-        with suppress(EOFError), patch_stdout(raw=True):  # a logged warning is printed above the prompt
+        # A logged warning is printed above the prompt.
+        with suppress(EOFError), view.raw_mode(), patch_stdout(raw=True):
             while not chat.leaving:
                 text = await view.read()
                 if not view.answer_reason(text) and text.strip():

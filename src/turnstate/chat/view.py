@@ -7,18 +7,29 @@ on stdout. The terminal's form is in `terminal`.
 
 from __future__ import annotations
 
+import difflib
 from typing import Protocol
 
 import msgspec
 
 from ..agent import AgentEvent, CheckpointFailed, Compacted, Ended, ReplySaved, ToolFinished, ToolStarted
 from ..cli_kit import screen
+from ..errors import TurnstateError
 from ..message import ToolCallRequest, ToolCallResult
 from ..models import Retried, TextDelta
 from ..plain_text import first_words, harmless
-from ..tools import Answer, Question
+from ..tools import Answer, Question, WorkspaceFiles
 
-__all__ = ["ChatView", "Choice", "JsonView", "PlainView", "call_line", "compaction_line", "result_line"]
+__all__ = [
+    "ChatView",
+    "Choice",
+    "JsonView",
+    "PlainView",
+    "call_line",
+    "compaction_line",
+    "proposal_lines",
+    "result_line",
+]
 
 MAX_ARGUMENT_CHARS = 60
 
@@ -62,6 +73,30 @@ def call_line(call: ToolCallRequest) -> str:
     """Return a call as one line: its name, and the beginnings of its arguments."""
     shown = (f"{name}={_shown(value)}" for name, value in call.args.items())
     return screen.escaped(f"{call.name}({', '.join(shown)})", 240)
+
+
+def proposal_lines(call: ToolCallRequest, files: WorkspaceFiles) -> list[str]:
+    """Return what a call would do: a command, a change of a file, or its arguments."""
+    match call.name, call.args:
+        case "run_command", {"command": str(command)}:
+            return [f"$ {line}" for line in command.splitlines()]
+        case "write_file", {"path": str(path), "content": str(content)}:
+            return _difference(path, _content(files, path), content)
+        case "edit_file", {"path": str(path), "old": str(old), "new": str(new)}:
+            return _difference(path, old, new)
+    return [call_line(call)]
+
+
+def _difference(path: str, old: str, new: str) -> list[str]:
+    changes = difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, n=2, lineterm="")
+    return list(changes) or [f"{path} stays as it is"]
+
+
+def _content(files: WorkspaceFiles, path: str) -> str:
+    try:
+        return files.read(path).decode("utf-8", "replace")
+    except TurnstateError:  # it does not exist, or the tool will say what is wrong with it
+        return ""
 
 
 def result_line(result: ToolCallResult) -> str:
