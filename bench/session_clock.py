@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
@@ -30,6 +31,13 @@ async def together(given: Sequence[T], clients: Sequence[Add[T]]) -> float:
     start = time.perf_counter()
     await asyncio.gather(*(_all(given[at * each : (at + 1) * each], add) for at, add in enumerate(clients)))
     return time.perf_counter() - start
+
+
+async def waits(given: Sequence[T], clients: Sequence[Add[T]]) -> list[float]:
+    """Let every client add its own part of what is given, all at once; return the time of each."""
+    each = len(given) // len(clients)
+    parts = (timed(given[at * each : (at + 1) * each], add, math.inf) for at, add in enumerate(clients))
+    return [spent for one in await asyncio.gather(*parts) for spent in one]
 
 
 async def _all(given: Sequence[T], add: Add[T]) -> None:

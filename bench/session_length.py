@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .session_contest import Contestant, Place, Portion, Windowing, medians, taking_turns
 from .session_messages import Book, agent
+from .session_peer import FilePeer
 from .window_print import goal, ms, table, times
 
 SIZES = (100, 10_000, 100_000)
@@ -23,6 +24,8 @@ READS = 15
 A_TURN = 2.0  # seconds that one turn of a slow contestant may take
 
 GOAL = 1.2
+GOAL_PEER, AT = 2.5, 8_000
+"""Of a peer's time for as many messages, at this budget."""
 
 Figures = Mapping[tuple[str, int], float]
 Groups = tuple[list[str], list[str]]
@@ -75,6 +78,11 @@ def _reading(
         ratio = found[ours.name, full[-1]] / found[ours.name, full[0]]
         text = f"open and window at {budget:,}: {full[-1]:,} messages at most {GOAL:g} × {full[0]:,}"
         goal(text, times(ratio), ratio <= GOAL)
+    for name in (one for one in groups[0] if budget == AT and isinstance(contestants[one], FilePeer)):
+        for size in full:
+            ratio = found[ours.name, size] / found[name, size]
+            text = f"open and window at {budget:,}, {size:,} messages: at most {GOAL_PEER:g} × {name}"
+            goal(text, times(ratio), ratio <= GOAL_PEER)
 
 
 def _appending(

@@ -11,7 +11,7 @@ from pathlib import Path
 from turnstate import Budget, Message, Session, SessionManager
 from turnstate.entry import Cut
 
-from .session_clock import timed, together
+from .session_clock import timed, together, waits
 from .session_contest import Place, Portion, Settings
 from .session_messages import Book
 
@@ -58,6 +58,10 @@ class Ours:
     def clients(self, places: Sequence[Place], book: Book) -> float:
         """Let every client write its own part of a book to its session, all at once; return the time."""
         return self._runner.run(self._clients(places, book.messages))
+
+    def waits(self, places: Sequence[Place], book: Book) -> list[float]:
+        """Do the same as `clients`; return how long each message took to be acknowledged."""
+        return self._runner.run(self._waits(places, book.messages))
 
     def catch_up(self, file: str) -> float:
         """Let the search index catch up with what was written; return the time."""
@@ -113,6 +117,9 @@ class Ours:
 
     async def _clients(self, places: Sequence[Place], messages: list[Message]) -> float:
         return await together(messages, [(await self._session(place)).append for place in places])
+
+    async def _waits(self, places: Sequence[Place], messages: list[Message]) -> list[float]:
+        return await waits(messages, [(await self._session(place)).append for place in places])
 
     async def _catch_up(self, file: str) -> float:
         start = time.perf_counter()

@@ -23,7 +23,7 @@ from msgspec import structs
 from turnstate import Message, SessionManager
 from turnstate.codec import decode_entry
 from turnstate.context.policy import Policy
-from turnstate.log.records import _record
+from turnstate.log.records import _records
 from turnstate.search_terms import words_of
 from turnstate.stores.sqlite.connection import connect
 from turnstate.stores.sqlite.queries import SQL
@@ -159,7 +159,7 @@ class Bare:
 def recorder() -> Callable[[Message], Record]:
     """Return what makes a message a record: encoded and counted."""
     count, policy = counter("o200k_base"), Policy()
-    return lambda message: _record(message, count, policy)
+    return lambda message: _records((message,), count, policy, short=False)[0]
 
 
 def cutter() -> Callable[[Message], Made]:

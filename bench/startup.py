@@ -27,7 +27,7 @@ def main() -> None:
         "python -c pass": bare,
         "import turnstate": seconds(python, "-c", "import turnstate"),
         "import pydantic (a peer's values)": seconds(python, "-c", "import pydantic; pydantic.BaseModel"),
-        "import tiktoken (what we load late)": seconds(python, "-c", "import tiktoken"),
+        "import toktok (what we load late)": seconds(python, "-c", "import toktok"),
         "turnstate --help": seconds(python, "-m", "turnstate", "--help"),
     }
     for name, value in rows.items():

@@ -19,7 +19,7 @@ from turnstate.tokens.cost import MESSAGE_FRAME, REPLY_START
 
 from .peer_process import PeerMissing, PeerProcess, Script
 
-SCRIPT = Script("langchain_trim", "langchain-core", ("langchain-core", "tiktoken", "msgspec"))
+SCRIPT = Script("langchain_trim", "langchain-core", ("langchain-core", "tiktoken", "bpe-openai"))
 
 Row = dict[str, Any]
 

@@ -16,6 +16,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
+import toktok
 from msgspec import Struct
 
 from turnstate.codec import encode
@@ -26,9 +27,9 @@ from turnstate.context.window import Window
 from turnstate.entry import Decision
 from turnstate.message import Message
 from turnstate.tokens import counter, message_cost
-from turnstate.tokens.vocabulary import encoding
 
 from . import window_peer
+from .offline_tiktoken import encoding
 
 SIZES = {8_000: (100, 1_000, 10_000, 100_000), 128_000: (10_000, 100_000)}
 """For each budget the lengths of conversations that fill it."""
@@ -49,6 +50,7 @@ class Times(Struct):
     cold: float
     raw_sent: float
     raw_whole: float
+    own_whole: float
     first: float
     planned: float
     recorded: float
@@ -81,6 +83,10 @@ def single(messages: Sequence[Message], limit: int) -> Times:
     if not window.decisions:
         raise ValueError(f"{len(messages):,} messages do not fill {limit:,} tokens")
     held = {message.id for message in window.messages}
+    whole, theirs = (
+        [message for message in messages if message.id in held],
+        encoding("o200k_base").encode_ordinary,
+    )
     tally = manager.tally(messages, budget)
     decided = manager.window(tally, budget).decisions
     counts = _stored_counts(messages, tally.limits)
@@ -88,8 +94,9 @@ def single(messages: Sequence[Message], limit: int) -> Times:
         len(messages),
         limit,
         cold=median(lambda: once.window(messages, budget)),
-        raw_sent=_tokenizing(window.messages),
-        raw_whole=_tokenizing([message for message in messages if message.id in held]),
+        raw_sent=_tokenizing(window.messages, theirs),
+        raw_whole=_tokenizing(whole, theirs),
+        own_whole=_tokenizing(whole, toktok._encoding("o200k_base").count),
         first=median(
             lambda: manager.window(manager.tally(messages, budget, stored=True, counts=counts), budget)
         ),
@@ -151,7 +158,7 @@ def _stored_counts(messages: Sequence[Message], limits: OutputLimits) -> list[tu
     return known_counts(messages, sizes, limits)
 
 
-def _tokenizing(messages: Sequence[Message]) -> float:
+def _tokenizing(messages: Sequence[Message], tokenize: Callable[[str], object]) -> float:
     """Time the bare tokenizing of the texts of some messages."""
-    texts, encode = window_peer.texts(messages), encoding("o200k_base").encode
-    return median(lambda: [len(encode(text, disallowed_special=())) for text in texts])
+    texts = window_peer.texts(messages)
+    return median(lambda: [tokenize(text) for text in texts])

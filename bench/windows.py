@@ -60,7 +60,7 @@ def _peer(history: list[Message], sets: dict[str, list[window_validity.Case]]) -
 def _print_machine() -> None:
     rounds, added = window_speed.ROUNDS, window_speed.ADDED
     print(f"{platform.platform()}, {_processor()} × {os.cpu_count()}, load {os.getloadavg()[0]:.1f}")
-    print(f"Python {platform.python_version()}, tiktoken {metadata.version('tiktoken')}, o200k_base")
+    print(f"Python {platform.python_version()}, toktok-rs {metadata.version('toktok-rs')}, o200k_base")
     print(f"processor time; medians of {rounds} rounds or more, and of {added} messages added")
 
 

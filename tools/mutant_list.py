@@ -56,6 +56,7 @@ FILES = _tests(f"{UNIT}/test_durable.py|{UNIT}/test_files.py")
 CALIBRATION = _tests(f"{UNIT}/tokens/test_*calibrate.py")
 IMAGES = _tests(f"{UNIT}/tokens/test_*image*.py")
 COST = _tests(f"{UNIT}/tokens/test_*cost.py")
+EXACT = _tests(f"{UNIT}/tokens/test_*exact.py")
 PAIRING = _tests(f"{UNIT}/formats/test_pairing.py")
 EDITS = _tests(f"{UNIT}/formats/test_edits.py")
 PARSERS = _tests("tests/properties/test_parsers.py", k="prefix or before or equal")
@@ -76,6 +77,8 @@ WINDOWS = _tests(f"{UNIT}/session/test_*windows.py")
 BUDGETS = _tests(f"{UNIT}/session/test_moving_budgets.py", f"{UNIT}/session/test_windows.py")
 DECISIONS = _tests(f"{UNIT}/context/test_view.py", f"{UNIT}/context/test_collector.py")
 HEAD = _tests(f"{UNIT}/context/test_head.py")
+LOADED = _tests(f"{UNIT}/session/test_loaded.py")
+SOUNDNESS = _tests(f"{UNIT}/stores/test_sqlite_soundness.py")
 INCOMING = _tests(f"{UNIT}/context/test_summary.py")
 FOLD = _tests(f"{UNIT}/log/test_fold.py")
 COMPACTION = _tests(f"{UNIT}/session/test_compaction_races.py", f"{UNIT}/session/test_compact[!_]*.py")
@@ -190,6 +193,20 @@ MUTANTS = (
         'width, height = struct.unpack_from(">HH", data, at + 5)',
         IMAGES,
     ),
+    Mutant(
+        "tokens-surrogates",
+        "surrogates are counted as question marks",
+        "count(strict_json.clean(text))",
+        'count(text.encode(errors="replace").decode())',
+        EXACT,
+    ),
+    Mutant(
+        "tokens-loaded-once",
+        "every thread that waits for a vocabulary loads it again",
+        "if name not in loaded:",
+        "if name:",
+        EXACT,
+    ),
     # Formats.
     Mutant(
         "formats-newest-batch",
@@ -290,6 +307,13 @@ MUTANTS = (
         "return named_scale(decisions, limit, policy) or step(limit)",
         "return step(limit)",
         DECISIONS,
+    ),
+    Mutant(
+        "context-known-outputs-share-nothing",
+        "outputs whose counts are known do not share the limit of their group",
+        'return items[index - 1].role != "tool" and (after is None or after.role != "tool")',
+        "return True",
+        LOADED,
     ),
     Mutant(
         "context-recall-in-front",
@@ -401,9 +425,16 @@ MUTANTS = (
     Mutant(
         "sqlite-slow-disk-in-the-loop",
         "commits are made in the loop's thread even if the disk stalls",
-        "if seconds < QUICK else 0",
-        "if seconds < QUICK else QUICK_COMMITS",
+        "QUICK_COMMITS) if is_quick else 0",
+        "QUICK_COMMITS) if is_quick else QUICK_COMMITS",
         SQLITE_WRITER,
+    ),
+    Mutant(
+        "sqlite-blind-beyond-the-head",
+        "entries after the head that a session promises are not noticed",
+        "if beyond and rows and rows[0 if newest else -1].seq > place.seq:",
+        "if False:",
+        SOUNDNESS,
     ),
     Mutant(
         "sqlite-claimed-tries",

@@ -4,7 +4,7 @@ Runs in the peer's environment. The first argument is a file with a long history
 cut; then every line of input asks for a time or for all windows, and is answered by one line. Every
 row says what to count: its texts, with the vocabulary that Turnstate uses, and the fixed tokens of
 its frame. So the sum is Turnstate's own, and the peer need not even collect the texts. `exact` counts
-them whenever the peer asks, `known` looks the number up.
+them whenever the peer asks, with tiktoken, as LangChain's users do; `known` looks the number up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from turnstate.tokens.vocabulary import encoding
+from bench.offline_tiktoken import encoding
 
 _messages = import_module("langchain_core.messages")  # here only, so there is nothing to type-check
 

@@ -159,7 +159,7 @@ def minted_at(id: str) -> int | None:
 
 def is_derived(id: str) -> bool:
     """Return True if an id of a message or a call was derived from a document, not minted."""
-    return bool(_DERIVED.fullmatch(id))
+    return "8" in id[14:18:3] and bool(_DERIVED.fullmatch(id))  # where the version of either kind is
 
 
 def now() -> str:

@@ -45,13 +45,16 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 def exceeds(size: int, *values: Any) -> bool:
     """Return True if values hold more text than a size, looking at no more than that."""
     rest = list(values)
-    while rest and size >= 0:
-        value = rest.pop()
+    for value in rest:  # which grows by what is in each value
         kind = type(value)
         if kind is str or kind is bytes:
             size -= len(value)
         elif kind in _SHORT:
             continue
+        elif kind is dict and size >= len(value):
+            size -= len(value)
+            rest += value
+            rest += value.values()
         elif kind is tuple and size >= len(value):  # most often an empty one
             size -= len(value)
             rest += value
@@ -62,7 +65,9 @@ def exceeds(size: int, *values: Any) -> bool:
             if size >= 0 and not isinstance(value, _TEXTS):
                 rest += value
                 rest += value.values() if isinstance(value, dict) else ()
-    return size < 0
+        if size < 0:
+            return True
+    return False
 
 
 def encode(value: Any, encoder: msgspec.json.Encoder = _encoder) -> bytes:

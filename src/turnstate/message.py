@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from copy import copy as copy_of
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal, TypeVar, get_args
@@ -55,6 +54,11 @@ _JSON_NAMES = {
 }
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT(?!24)\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
+_is_usual_time = re.compile(  # on a day that every month has, so that no calendar is needed
+    r"[12]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])"
+    r"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?Z",
+    re.ASCII,
+).fullmatch
 _KINDS = get_args(SystemKind)
 
 _RULES = {
@@ -144,14 +148,16 @@ class ToolCallResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     is_error: bool = False
 
     def __post_init__(self) -> None:
-        settle(self, "tool_call_id")
+        if not (self.extra is UNSET and type(self.tool_call_id) is str and self.tool_call_id.isascii()):
+            settle(self, "tool_call_id")
         if not self.tool_call_id:
             raise InvalidMessage("a tool result needs the id of its call")
         if type(self.is_error) is not bool:
             raise InvalidMessage(
                 f"expected true or false, got {type(self.is_error).__name__}", path="is_error"
             )
-        force_setattr(self, "result", strict_json.plain(self.result, at="result"))
+        if not (type(self.result) is str and self.result.isascii()):
+            force_setattr(self, "result", strict_json.plain(self.result, at="result"))
 
     @classmethod
     def of(cls, tool_call_id: str, output: Any, *, is_error: bool = False) -> ToolCallResult:
@@ -299,7 +305,7 @@ def _is_fixed(value: Part | ToolCallResult) -> bool:
 
 def _copy(value: V, field: str | None = None) -> V:
     """Copy a value with the JSON in one of its fields, and with its unknown fields."""
-    copy = copy_of(value)
+    copy: V = value.__copy__()  # type: ignore[attr-defined]
     if value.extra is not UNSET:
         force_setattr(copy, "extra", Extra(strict_json.copied(dict(value.extra), at="extra")))
     if field is not None and (json := getattr(value, field)) is not UNSET:
@@ -382,7 +388,7 @@ def not_a_message(what: str, given: object) -> str:
 
 def is_timestamp(text: str) -> bool:
     """Return True if a text is a time in ISO-8601, UTC, with a final ``Z``."""
-    if text == ids.UNKNOWN_TIME:  # of every message of a document
+    if _is_usual_time(text):
         return True
     if not _TIMESTAMP.fullmatch(text):
         return False

@@ -21,9 +21,13 @@ from string import ascii_lowercase, ascii_uppercase, digits
 from typing import NamedTuple
 from unicodedata import category, normalize
 
+import msgspec
+from msgspec import Raw, Struct
+
 from . import wire_text
 from .codec import decode_entry
 from .errors import InputError, TurnstateError
+from .long_json import LONG
 from .message import Message
 from .part import TextPart
 
@@ -102,8 +106,7 @@ def words_of(message: Message) -> list[str]:
 
 def entry_words(kind: str, body: bytes) -> list[str]:
     """Return the tokens that an entry is found by: those of a message, and none for anything else."""
-    message = _message_in(kind, body)
-    return words_of(message) if message else []
+    return words("\n".join(_texts_in(kind, body)))
 
 
 def entry_text(kind: str, body: bytes) -> str:
@@ -112,11 +115,8 @@ def entry_text(kind: str, body: bytes) -> str:
     Of a plain text only names of several words are replaced, which is several times as fast as cutting all of
     it here. The case of ASCII letters is to be ignored, and a token may be there more than once.
     """
-    message = _message_in(kind, body)
-    if message is None:
-        return ""
-    text = _searched("\n".join(searchable(message)))
-    cut = _names_cut(text) if text.isascii() else None
+    text = _searched("\n".join(_texts_in(kind, body)))
+    cut = _names_cut(text) if text and text.isascii() else None
     return " ".join(words(text)) if cut is None else cut
 
 
@@ -155,12 +155,57 @@ def _with_parts(name: str) -> str:
     return " ".join(tokens)
 
 
-def _message_in(kind: str, body: bytes) -> Message | None:
+class _StoredCall(Struct):
+    name: str
+    args: Raw
+    raw: str | None = None
+
+
+class _StoredResult(Struct):
+    result: Raw
+
+
+class _StoredMessage(Struct):
+    """The part of a message's JSON that is searched; what is written as JSON again stays as it is stored."""
+
+    content: str | None = None
+    tool_calls: tuple[_StoredCall, ...] = ()
+    tool_results: tuple[_StoredResult, ...] = ()
+
+    def texts(self) -> list[str]:
+        texts = [self.content] if self.content is not None else []
+        for call in self.tool_calls:
+            texts += (call.name, str(call.args, "utf-8") if call.raw is None else call.raw)
+        texts += [_stored_text(one.result) for one in self.tool_results]
+        return texts
+
+
+_decode_stored = msgspec.json.Decoder(_StoredMessage).decode
+
+
+def _stored_text(result: Raw) -> str:
+    """Return a result as `wire_text.result_text` writes it: a list may be one of parts."""
+    json = str(result, "utf-8")
+    return wire_text.result_text(msgspec.json.decode(result)) if json[0] in '"[' else json
+
+
+def _texts_in(kind: str, body: bytes) -> Iterable[str]:
+    """Return the texts that an entry is found by: those of `searchable` if it is a message.
+
+    Most are read without making a message, which would check all of it once more.
+    """
+    if kind != "message":
+        return ()
     try:
-        entry = decode_entry(kind, body) if kind == "message" else None
+        if len(body) <= LONG:
+            return _decode_stored(body).texts()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # it has parts, or is damaged
+    try:
+        entry = decode_entry(kind, body)
     except TurnstateError:
-        return None
-    return entry if isinstance(entry, Message) else None
+        return ()
+    return searchable(entry) if isinstance(entry, Message) else ()
 
 
 def query(text: str) -> list[str]:

@@ -31,6 +31,7 @@ __all__ = [
     "clean",
     "copied",
     "is_plain",
+    "is_simple",
     "plain",
     "plain_document",
     "read",
@@ -105,7 +106,7 @@ def plain(value: Any, *, at: str = "$") -> Any:
     if type(value) is str:
         check_text(value, at=at)
         return value
-    if _is_simple(value):
+    if is_simple(value):
         return dict(value)
     try:
         written = long_json.encode(value)
@@ -122,7 +123,7 @@ def plain(value: Any, *, at: str = "$") -> Any:
     return _plain(value)
 
 
-def _is_simple(value: Any) -> bool:
+def is_simple(value: Any) -> bool:
     """Return True for an object of a few ASCII texts and whole numbers, as most arguments are."""
     if type(value) is not dict or len(value) > _FEW:
         return False

@@ -46,8 +46,12 @@ class Extra(dict[str, Any]):
     """Fields that this version does not know, kept as they came."""
 
 
-class Value(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A frozen value that keeps unknown fields (`codec` puts them back in their place)."""
+class Value(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """A frozen value that keeps unknown fields (`codec` puts them back in their place).
+
+    It is plain JSON, so no cycle leads back to it, and the garbage collector need not look at the many
+    thousands that a long conversation holds.
+    """
 
     extra: Extra | UnsetType = UNSET
 
@@ -75,7 +79,8 @@ def settle_extra(value: Value) -> None:
 
 def settle_object(value: Value, field: str) -> None:
     """Own a field that is a JSON object."""
-    force_setattr(value, field, _object(getattr(value, field), at=field))
+    given = getattr(value, field)
+    force_setattr(value, field, dict(given) if strict_json.is_simple(given) else _object(given, at=field))
 
 
 @cache

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import apsw
@@ -9,6 +10,7 @@ from cli_program import turnstate
 from kept_sessions import make
 
 from turnstate._version import __version__
+from turnstate.tokens import cost
 
 pytestmark = pytest.mark.req("P3")
 
@@ -52,6 +54,16 @@ def test_a_linked_sqlite_that_can_damage_databases_fails(monkeypatch: pytest.Mon
     code, out, _ = turnstate("doctor")
     assert code == 1
     assert "failed   sqlite               3.51.2 can damage databases in WAL mode; install an apsw" in out
+
+
+@pytest.mark.usefixtures("url")
+def test_a_tokenizer_that_cannot_be_loaded_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "loaded", {})
+    monkeypatch.setitem(sys.modules, "toktok", None)
+    result, text = results()["o200k_base"]
+    assert result == "failed"
+    assert "toktok" in text
+    assert text.endswith("reinstall toktok-rs")
 
 
 @pytest.mark.parametrize("wrong", ["nowhere", "sqlite:///text.db"])

@@ -25,7 +25,7 @@ from turnstate._version import __version__
 from turnstate.cli import COMMANDS
 
 HEAVY = (
-    "tiktoken",
+    "toktok",
     "rich",
     "turnstate.tokens",
     "turnstate.formats.openai_chat",

@@ -369,7 +369,7 @@ def test_a_reader_that_goes_away_ends_the_worker_without_a_word(url: str) -> Non
 
 
 def test_the_worker_needs_no_package_beyond_the_core(url: str) -> None:
-    heavy = ["openai", "anthropic", "asyncpg", "redis", "numpy", "mcp", "rich", "tiktoken"]
+    heavy = ["openai", "anthropic", "asyncpg", "redis", "numpy", "mcp", "rich", "toktok"]
     code = f"""
 import sys
 from turnstate import cli

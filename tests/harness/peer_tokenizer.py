@@ -1,15 +1,38 @@
-"""Token counts of GitHub's tokenizer for OpenAI's encodings, which shares no code with ours."""
+"""Token counts of other tokenizers for OpenAI's encodings, which share no code with ours.
+
+`peer` is GitHub's, which takes any text; `tiktoken` is OpenAI's own, which takes seconds on long runs of one
+character. All split text by the classes of its characters, each by the Unicode tables that it was built with,
+and those of our tokenizer are newer than theirs. So texts with characters of the latest Unicode version may
+count differently; `is_settled` tells whether a text has only those that all three know.
+"""
 
 from __future__ import annotations
 
+import sys
+import unicodedata
 import warnings
 from functools import cache
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the benches are no part of the package
+
+from bench import offline_tiktoken
 
 
 def peer(name: str, text: str) -> int:
-    """Count the tokens of a text in an encoding."""
+    """Count the tokens of a text in an encoding, by GitHub's tokenizer."""
     return int(_tokenizer(name).count(text))
+
+
+def tiktoken(name: str, text: str) -> int:
+    """Count the tokens of a text in an encoding, by OpenAI's tokenizer."""
+    return len(offline_tiktoken.encoding(name).encode(text, disallowed_special=()))
+
+
+def is_settled(text: str) -> bool:
+    """Return True if Python knows all characters: up to Python 3.14, they are of Unicode 16 or older."""
+    return all(unicodedata.category(character) != "Cn" for character in text)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Our counts against an independent implementation, on texts of every kind."""
+"""Our counts against two other implementations, on texts of every kind."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from peer_tokenizer import peer
+from peer_tokenizer import is_settled, peer, tiktoken
 from thoroughness import examples
 
 from turnstate.tokens import Count, Counter, counter
-from turnstate.tokens.cost import ExactCounter
+from turnstate.tokens.cost import VOCABULARIES
 from turnstate.tokens.estimate import pieces_of
 from turnstate.tokens.pieces import pieces
-from turnstate.tokens.vocabulary import SIZES
 
 pytestmark = pytest.mark.req("B2")
 
-NAMES = sorted(SIZES)
+NAMES = VOCABULARIES
 SEED = 20_240_507
 SCRIPTS = [
     (0x20, 0x7F), (0x20, 0x7F), (0x00, 0x20), (0x09, 0x0E), (0x80, 0x250), (0x300, 0x370), (0x370, 0x530),
@@ -37,6 +36,9 @@ WORDS = [
     "東京",
     "です。",
     "안녕",
+    "🙂",
+    "👩‍👩‍👧",
+    "2026",
     "привет",
     "مرحبا",
     "<|endoftext|>",
@@ -47,14 +49,19 @@ SPACES = [" ", "  ", "\n", "\r\n", "\t", "\u3000", "\u00a0", "\x0b", "\x85", "\u
 # One of each class that the patterns tell apart, the letters of contractions among them.
 ALPHABET = "aSʰ中ǅ\u03011' .\n/"
 
-# Texts with the token that separates those which are counted together, with a part of it, or none at all.
-SEPARATED = ["<|endoftext|>", "a<|endoftext|>b ", "<|endoftext|", "<|", "|>", "", " ", "\n", "word"]
-
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+# Without characters that Python does not know, since the tokenizers may not agree on these: see `is_settled`.
+texts = st.text(st.characters(exclude_categories=["Cs", "Cn"]), max_size=60)
 seamy = st.text(st.sampled_from("aZé中あ한я19'’s.,/-_(\"「。\u3000 \t\n\r\u0301\u00a0🙂ſǅʰ\x00"), max_size=60)
 
 
+def assert_as_others(name: str, text: str) -> None:
+    expected = peer(name, text)
+    assert tiktoken(name, text) == expected, repr(text)
+    assert counter(name).count(text) == Count(expected, "exact"), repr(text)
+
+
 def random_text(chance: random.Random) -> str:
+    """Return words, white space and characters of many scripts, without those that Unicode added recently."""
     parts = []
     for _ in range(chance.randrange(12)):
         kind = chance.random()
@@ -64,47 +71,43 @@ def random_text(chance: random.Random) -> str:
             parts.append(chance.choice(WORDS))
         else:
             first, end = chance.choice(SCRIPTS)
-            parts.extend(chr(chance.randrange(first, end)) for _ in range(chance.randrange(8)))
+            run = (chr(chance.randrange(first, end)) for _ in range(chance.randrange(8)))
+            parts += filter(is_settled, run)
     return "".join(parts)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ten_thousand_random_texts_count_as_the_peer_counts_them(name: str) -> None:
-    chance, ours = random.Random(SEED), counter(name)
+def test_ten_thousand_random_texts_count_as_others_count_them(name: str) -> None:
+    chance = random.Random(SEED)
     for _ in range(10_000):
-        text = random_text(chance)
-        assert ours.count(text) == Count(peer(name, text)), repr(text)
+        assert_as_others(name, random_text(chance))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_short_text_over_the_classes_counts_as_the_peer_counts_it(name: str) -> None:
-    ours = counter(name)
+def test_every_short_text_over_the_classes_counts_as_others_count_it(name: str) -> None:
     for length in range(1, 5):
         for letters in product(ALPHABET, repeat=length):
-            text = "".join(letters)
-            assert ours.count(text).tokens == peer(name, text), repr(text)
+            assert_as_others(name, "".join(letters))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_real_conversations_count_as_the_peer_counts_them(name: str) -> None:
+def test_real_conversations_count_as_others_count_them(name: str) -> None:
     folder = os.environ.get("TURNSTATE_DATA")
     if not folder:
         pytest.skip("TURNSTATE_DATA does not say where the conversations are")
-    ours = counter(name)
     for line in (Path(folder) / "tau-airline-dev.jsonl").read_text().splitlines():
-        assert ours.count(line) == Count(peer(name, line))
+        assert_as_others(name, line)
         for message in json.loads(line)["messages"]:
-            text = message["content"] or json.dumps(message)
-            assert ours.count(text) == Count(peer(name, text))
+            assert_as_others(name, message["content"] or json.dumps(message))
 
 
 @examples(40, long=1_000)
 @given(texts)
 @example("\u0301A")
 @example("x" * 200 + "\u2028")
-def test_any_text_counts_as_the_peer_counts_it(text: str) -> None:
+def test_any_text_counts_as_others_count_it(text: str) -> None:
     for name in NAMES:
-        assert counter(name).count(text) == Count(peer(name, text))
+        assert_as_others(name, text)
 
 
 @examples(100, long=5_000)
@@ -131,16 +134,6 @@ def _exact_runs(ours: Counter, cut: list[tuple[str, bool]]) -> list[tuple[int, i
 def test_a_planted_wrong_seam_is_caught() -> None:
     halves = [("don", True), ("'t", True)]
     assert any(parts != whole for parts, whole in _exact_runs(counter("o200k_base"), halves))
-
-
-@examples(60, long=2_000)
-@given(st.lists(st.lists(st.one_of(texts, seamy, st.sampled_from(SEPARATED)), max_size=4), max_size=5))
-@example([["<|endof"], ["text|>"], ["a <|endoftext|> b", "<|endoftext|"], []])
-def test_texts_that_are_counted_together_count_as_each_alone(groups: list[list[str]]) -> None:
-    for name in NAMES:
-        ours = ExactCounter(name)
-        expected = [sum(ours.count(text).tokens for text in group) for group in groups]
-        assert [count.tokens for count in ours.count_groups(groups)] == expected
 
 
 @examples(40, long=1_000)

@@ -78,7 +78,7 @@ ALLOWED = {
     ("entry", "datetime"),  # the type of a time that was recorded
     ("message", "datetime"),  # checks a time that is given
     ("tokens.cost", "asyncio"),  # counts large texts in a thread
-    ("tokens.vocabulary", "threading"),  # a vocabulary is loaded once, by whichever thread comes first
+    ("tokens.cost", "threading"),  # a vocabulary is loaded once, by whichever thread comes first
 }
 
 

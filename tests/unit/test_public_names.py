@@ -14,7 +14,7 @@ import pytest
 import turnstate
 
 ROOT = Path(turnstate.__file__).parent
-HEAVY = ["anthropic", "apsw", "asyncpg", "click", "mcp", "numpy", "openai", "redis", "rich", "tiktoken"]
+HEAVY = ["anthropic", "apsw", "asyncpg", "click", "mcp", "numpy", "openai", "redis", "rich", "toktok"]
 
 PUBLIC = """
     Branch Budget Compaction ContextSnapshot FilePart Fitted ImagePart LogEntry Message OpaquePart Policy

@@ -12,8 +12,12 @@ from cases import each
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from turnstate import codec
 from turnstate.errors import InputError
-from turnstate.search_terms import LONGEST_TOKEN, SEARCHED_BYTES, query, snippet, words
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.part import ImagePart, TextPart
+from turnstate.search_terms import LONGEST_TOKEN, SEARCHED_BYTES, entry_words, query, snippet, words, words_of
+from turnstate.testing import conversations
 
 pytestmark = pytest.mark.req("C9")
 
@@ -193,6 +197,29 @@ def test_the_same_text_gives_the_same_tokens_in_every_process() -> None:
             env={"PYTHONHASHSEED": seed, "PYTHONUTF8": "1"},
         )
         assert done.stdout.strip() == ascii(words(text))
+
+
+def test_an_entry_is_found_by_the_words_of_the_message_in_it() -> None:
+    def answer(result: object) -> Message:
+        return Message.tool([ToolCallResult(tool_call_id="c1", result=result)])
+
+    def call(**fields: object) -> Message:
+        return Message.assistant("look", tool_calls=[ToolCallRequest(name="read_file", **fields)])  # type: ignore[arg-type]
+
+    odd = [
+        Message.user([TextPart(text="two parts"), ImagePart(url="https://x.test/y.png")]),
+        Message.user(""),
+        call(args={"path": "a\nb/ü_x.py", "n": 1.5, "deep": [{"k": None}]}),
+        call(args={}, raw="not {json"),
+        *map(answer, ["a\nb", "", 0, None, [], {"a": ["ü", 1e9]}, ["x", {"y": "camelCase"}]]),
+        answer(
+            [{"type": "text", "text": "said in a part"}, {"type": "image", "url": "https://x.test/z.png"}]
+        ),
+        Message.user("long " * 100_000),
+    ]
+    generated = [message for seed in range(50) for message in conversations.valid(seed)]
+    for message in [*odd, *generated]:
+        assert entry_words("message", codec.encode(message)) == words_of(message), message
 
 
 @each(

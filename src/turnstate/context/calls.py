@@ -119,6 +119,8 @@ class KnownCalls:
         """Note under which ids the documents of others know the calls of a batch."""
         names: dict[str, list[CallId]] = {}
         for call in batch:
+            if call.provider_id is call.parsed_id is None:
+                continue
             for name in {call.provider_id, call.parsed_id} - {None, call.id}:
                 names.setdefault(str(name), []).append(call.id)
         for name, calls in names.items():

@@ -7,6 +7,7 @@ is sent before the question of the turn, behind everything that a prompt cache c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -104,9 +105,14 @@ class Preface:
         context = head.context_message()
         self.context = rows([("context", context)] if context else ())
         self.tools = tools_cost(head.tools, counter).tokens
-        self.opener = message_cost(OPENER, counter).tokens
+        self._counter = counter
         self.fixed = self.tools + REPLY_START
         self.tokens = self.fixed + sum(cost for _, _, cost in self.systems + self.context)
+
+    @cached_property
+    def opener(self) -> int:
+        """The tokens of the message that is sent in place of a question."""
+        return message_cost(OPENER, self._counter).tokens
 
     def fits(self, head: Head, leading: Sequence[Message]) -> bool:
         """Return True if this is the preface of that head, tools compared byte by byte."""

@@ -279,11 +279,14 @@ def known_counts(
 ) -> list[tuple[Message, int]]:
     """Return the messages whose stored count holds: counted whole, and too short to be reduced.
 
-    `sizes` are the stored tokens and bytes of each.
+    `sizes` are the stored tokens and bytes of each. No output has more tokens than its message.
     """
-    longest = min(COUNTED_WHOLE, limits.soft)
-    pairs = zip(messages, sizes, strict=True)
-    return [(one, tokens) for one, (tokens, size) in pairs if one.role != "tool" or size <= longest]
+    soft, pairs = limits.soft, zip(messages, sizes, strict=True)
+    return [
+        (one, tokens)
+        for one, (tokens, size) in pairs
+        if one.role != "tool" or (size <= COUNTED_WHOLE and (tokens <= soft or size <= soft))
+    ]
 
 
 def _unrecorded(tally: Tally, view: View, decisions: Sequence[Decision]) -> list[Decision]:

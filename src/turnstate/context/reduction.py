@@ -33,7 +33,9 @@ from .policy import OutputLimits
 from .text import exceeds, full_range, tokens
 
 __all__ = [
+    "MASK",
     "full_range",
+    "masked",
     "note_of",
     "output_id",
     "output_texts",
@@ -42,6 +44,9 @@ __all__ = [
     "share",
     "shortened",
 ]
+
+MASK = "[Old tool output hidden.]"
+"""What is shown for an output that is no longer worth its tokens."""
 
 _INDENT = 2
 _MOST_INDENTATION = 64 * 1024 * 1024  # characters; a small document, deeply nested, would fill the memory
@@ -120,6 +125,18 @@ def output_id(message: Message, result: ToolCallResult) -> str:
 def note_of(id: str) -> str:
     """Return the line that says under which id a store holds a whole output."""
     return f"[Full output: {id}]"
+
+
+def masked(message: Message, handle: Handle | None = None) -> Message:
+    """Return a tool message with a line in place of each output; ids and errors stay.
+
+    ``handle`` returns the id under which a store holds a whole output; a second line has it.
+    """
+    results = (
+        msgspec.structs.replace(result, result=f"{MASK}\n{note_of(handle(result))}" if handle else MASK)
+        for result in message.tool_results
+    )
+    return message.replace(tool_results=tuple(results))
 
 
 def output_texts(result: Any) -> Texts:

@@ -21,18 +21,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
-import msgspec
-
 from ..formats import mended
-from ..message import Message, ToolCallResult
+from ..message import Message
 from ..tokens import Counter
 from ..tokens.cost import MESSAGE_FRAME, RESULT_FRAME, Meter
 from .evidence import Evidence
 from .policy import OutputLimits
-from .reduction import Handle, note_of, output_id, output_tokens, reduced, share, shortened
+from .reduction import Handle, masked, output_id, output_tokens, reduced, share, shortened
 from .turns import Structure, note
 
-__all__ = ["MASK", "Ledger", "Places", "Tally", "masked"]
+__all__ = ["Ledger", "Places", "Tally"]
 
 # The ledger: running totals that grow at both ends.
 
@@ -83,24 +81,6 @@ class Ledger:
         return self._forth[offset] if offset >= 0 else -self._back[-offset]
 
 
-# Masking: old tool output as one line, where the whole output is no longer worth its tokens.
-
-
-MASK = "[Old tool output hidden.]"
-
-
-def masked(message: Message, handle: Callable[[ToolCallResult], str] | None = None) -> Message:
-    """Return a tool message with a line in place of each output; ids and errors stay.
-
-    ``handle`` returns the id under which a store holds a whole output; a second line has it.
-    """
-    results = (
-        msgspec.structs.replace(result, result=f"{MASK}\n{note_of(handle(result))}" if handle else MASK)
-        for result in message.tool_results
-    )
-    return message.replace(tool_results=tuple(results))
-
-
 # Places of messages, by id.
 
 
@@ -140,6 +120,7 @@ class Tally(Structure):
         self._copies = not (stored or shared)
         self.counter = counter
         self.limits = limits
+        self._unscaled = min(limits.soft, limits.batch) // 2
         self.stored = stored
         self.whole: dict[str, Message] = {}  # the reduced messages as they are in the log, by id
         self.mended_ids: dict[str, str] = {}
@@ -331,11 +312,10 @@ class Tally(Structure):
     def _finished(self, index: int) -> int:
         """Reduce and count a message of the view for good."""
         whole = self.items[index]
-        if whole.role != "tool" and whole.native is None and whole.id not in self.sources:
-            foreseen = self._foreseen.get(whole.id)
-            if foreseen is not None and foreseen[0] is whole:  # as nearly all of a session that was opened
-                del self._foreseen[whole.id]
-                return foreseen[1]
+        foreseen = self._foreseen.get(whole.id)
+        if foreseen is not None and foreseen[0] is whole and self._is_final(index, foreseen[1]):
+            del self._foreseen[whole.id]  # as nearly all of a session that was opened
+            return foreseen[1]
         self.items[index], cost = self._measured(index)
         id = self.items[index].id
         is_note = whole.role == "user" and id in self.sources  # of a late result, which is reduced, too
@@ -344,6 +324,16 @@ class Tally(Structure):
         for known in (self._alone, self._settled, self._short):
             known.pop(id, None)
         return cost
+
+    def _is_final(self, index: int, cost: int) -> bool:
+        """Return True if a message is sent as it is, under any scale and whatever its group holds."""
+        message, items = self.items[index], self.items
+        if message.native is not None or message.role != "tool":
+            return message.native is None and message.id not in self.sources
+        if cost * len(message.tool_results) > self._unscaled or message.id in self.whole:
+            return False
+        after = items[index + 1] if index + 1 < len(items) else None
+        return items[index - 1].role != "tool" and (after is None or after.role != "tool")
 
     def _measured(self, index: int) -> Shown:
         """Reduce and count a message of the view that the ledger has not taken yet."""

@@ -23,7 +23,6 @@ from .path import (
     PAGE,
     between,
     entries_of,
-    pages_backwards,
     path_to,
     rows_forwards,
     shown_messages,
@@ -135,15 +134,16 @@ async def read_messages(log: Reads, at: Address, path: Sequence[Span], *, limit:
 
 async def last_messages(log: Reads, at: Address, path: Sequence[Span], count: int) -> list[Message]:
     """Return the last messages of a path, answers of the core included."""
-    last = list[Message]()
-    if not count:
-        return last
-    async with aclosing(pages_backwards(log, at, path, page=min(count, PAGE))) as pages:
-        async for rows in pages:
-            last = await shown_messages(rows) + last
-            if len(last) >= count:
+    last, page = list[Message](), min(count, PAGE)
+    for span in path:
+        end = span.last
+        while len(last) < count and end >= span.first:
+            rows = await log.read(at, Span(span.branch, span.first, end), limit=page, newest=True)
+            if not rows:
                 break
-    return last[-count:]
+            last = await shown_messages(rows) + last
+            end, page = rows[0].seq - 1, min(2 * page, PAGE)
+    return last[-count:] if count else []
 
 
 def time_of(id: str, entry: Entry | None) -> datetime | None:

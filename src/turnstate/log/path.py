@@ -23,9 +23,9 @@ from ..entry import Answer, Cut, Decision, Entry, Revert
 from ..errors import NewerFormat, TurnstateError
 from ..ids import MessageId
 from ..message import Message
-from ..stores.port import Log, Reads
+from ..stores.port import SMALL, Log, Reads
 from ..stores.values import MESSAGE, Address, BranchRow, Change, Hit, Position, Receipt, Row, SessionRow, Span
-from ..tokens.cost import INLINE, off_loop
+from ..tokens.cost import off_loop
 from .fold import Loaded
 
 __all__ = [
@@ -146,7 +146,7 @@ async def cut_in_force(
     """Return the newest cut of a path that was not reverted; `newest` saves a read if it is known."""
     marks = await log.newest(at, path, CUTS) if newest is None else newest
     row = max((marks[kind] for kind in CUTS if kind in marks), key=lambda one: one.seq, default=None)
-    entry = await read_entry(row) if row else None
+    entry = await read_entry(row) if row and row.kind == "revert" else None
     if not isinstance(entry, Revert):
         return row
     for span in between(path, entry.former, entry.former):  # a revert names the cut that holds again
@@ -166,7 +166,7 @@ def entry_of(row: Row) -> Entry | None:
 
 async def entries_of(rows: Sequence[Row]) -> list[Entry | None]:
     """Return the entries of rows, None for a damaged one; many bytes are decoded in a thread."""
-    if sum(len(row.body) for row in rows) > INLINE:
+    if sum(len(row.body) for row in rows) > SMALL:
         return await off_loop(lambda: list(map(entry_of, rows)), large=True)
     return list(map(entry_of, rows))
 
@@ -321,16 +321,16 @@ async def load(log: Reads, row: SessionRow, serving: Serving | None = None) -> L
 
 async def leading(log: Reads, at: Address, path: Sequence[Span], end: int) -> list[Row]:
     """Return the system messages that a conversation begins with, if they are before the part to load."""
-    found = list[Row]()
+    found, limit = list[Row](), 1
     for span in reversed(between(path, 1, end - 1)):
         place = span.first
-        while rows := await log.read(at, Span(span.branch, place, span.last), limit=_FEW):
+        while rows := await log.read(at, Span(span.branch, place, span.last), limit=limit):
             for row in rows:
                 for message in await messages_of([row]):
                     if message.role != "system":
                         return found
                     found.append(row)
-            place = rows[-1].seq + 1
+            place, limit = rows[-1].seq + 1, _FEW - 1  # with the first, as many as are read ahead
     return found
 
 
@@ -342,7 +342,7 @@ async def _start(
     if mark is None or not isinstance(newest, Cut):
         return [], 1
     cuts = serving(in_force([newest])) if serving else [newest]
-    named = [id for cut in cuts for id in (cut.kept_from, *cut.pinned, cut.covers[1]) if id]
+    named = [id for cut in cuts for id in (cut.kept_from or cut.covers[1], *cut.pinned) if id]
     found = {row.id: row for row in await log.find(at, list(dict.fromkeys(named)))} if named else {}
     starts, pinned = list[int](), dict[MessageId, Row]()
     for cut in cuts:

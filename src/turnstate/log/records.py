@@ -33,9 +33,9 @@ from ..errors import InvalidPayload, NewerFormat, TurnstateError, UnknownName
 from ..long_json import exceeds
 from ..message import Message
 from ..search_terms import searchable
-from ..stores.values import Address, Parcel, Position, Record, Uncounted
+from ..stores.values import Address, Parcel, Position, Record
 from ..tokens import Counter, counter, counter_names, message_cost
-from ..tokens.cost import INLINE, ExactCounter, Meter, off_loop, price
+from ..tokens.cost import INLINE, ExactCounter, Meter, off_loop
 from .fold import Fold
 
 __all__ = [
@@ -54,7 +54,6 @@ __all__ = [
     "sampled_recount",
     "searchable",
     "small_records",
-    "uncounted_records",
 ]
 
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -97,37 +96,23 @@ def small_records(entries: Sequence[Entry], counter: Counter, policy: Policy) ->
     return _records(entries, counter, policy, short=True)
 
 
-def uncounted_records(
-    entries: Sequence[Entry], counter: Counter
-) -> tuple[tuple[Record, ...], tuple[Uncounted, ...]] | None:
-    """Return short messages as records whose texts a store counts; None if they must be counted here."""
-    if not isinstance(counter, ExactCounter) or not counter.is_loaded:
-        return None
-    uncounted: list[Uncounted] = []
-    for entry in entries:
-        if type(entry) is not Message or len(body := encode(entry, short=True)) > COUNTED_WHOLE:
-            return None
-        cost = price(entry, counter.name)
-        record = Record(id=entry.id, kind="message", body=body, tokens=cost.tokens)
-        uncounted.append(Uncounted(record, counter, cost.texts, cost.tokens))
-    return tuple([one.record for one in uncounted]), tuple(uncounted)
-
-
 def _records(
     entries: Sequence[Entry], counter: Counter, policy: Policy, *, short: bool
 ) -> tuple[Record, ...]:
-    made = list[Record]()
+    made: list[Record] = []
     for entry in entries:
+        body = encode(entry, short=short)
+        if type(entry) is Message and len(body) <= COUNTED_WHOLE:  # nearly all are
+            made.append(Record(id=entry.id, kind="message", body=body, tokens=Meter(counter).message(entry)))
+            continue
         if isinstance(entry, ModelChange):
             counter = counter_of(entry)
-        made.append(_record(entry, counter, policy, short=short))
+        made.append(_record(entry, body, counter, policy))
     return tuple(made)
 
 
-def _record(entry: Entry, counter: Counter, policy: Policy, *, short: bool = False) -> Record:
-    body = encode(entry, short=short)
-    if type(entry) is Message and len(body) <= COUNTED_WHOLE:  # nearly all are
-        return Record(id=entry.id, kind="message", body=body, tokens=Meter(counter).message(entry))
+def _record(entry: Entry, body: bytes, counter: Counter, policy: Policy) -> Record:
+    """Return the record of what is not a short message."""
     if isinstance(entry, Answer) and (shown := entry.message):
         tokens = message_cost(shown, counter).tokens
         return Record(id=shown.id, kind=kind_of(entry), body=body, tokens=tokens)

@@ -63,7 +63,7 @@ async def append(
     large = _are_large(messages)
     given, new, request = await off_loop(prepared, large=True) if large else prepared()
     taken: Sequence[Message] = new
-    if any(message.role == "tool" for message in new):
+    if "tool" in [message.role for message in new]:
         adding = _AddingResults(writer, windows, new, expected_version, request, large=large)
         receipt, taken = await adding.added(), adding.taken
     else:
@@ -84,10 +84,13 @@ def _are_large(messages: Sequence[Message]) -> bool:
             size += len(message.content)
         if type(message.content) is tuple or message.native is not None or message.extra is not UNSET:
             return is_large(*messages)
-        if message.tool_results:
-            args += [result.result for result in message.tool_results]
-        for call in message.tool_calls:
-            args += (call.args, call.raw)
+        for result in message.tool_results:
+            if type(result.result) is str:
+                size += len(result.result)
+            else:
+                args.append(result.result)
+        if message.tool_calls:
+            args += [call.args if call.raw is None else call.raw for call in message.tool_calls]
     return size > INLINE or (bool(args) and is_large(*args))
 
 
@@ -110,7 +113,7 @@ async def write(
     """Write entries at the head, counted under the model there; if the head moved, count again and retry."""
     while True:
         head, model = writer.next_model or await writer.model()
-        records, uncounted = (None, ()) if large else writer.small_records(entries, model)
+        records = None if large else writer.small_records(entries, model)
         if records is None:
             records = await writer.records(entries, model, large=large)
             head, known = writer.next_model or await writer.model()  # other tasks wrote meanwhile
@@ -119,7 +122,6 @@ async def write(
         try:
             receipt = await writer.append(
                 records,
-                uncounted,
                 after=expected_head or head,
                 model=model,
                 expected_version=expected_version,
@@ -191,7 +193,10 @@ class _AddingResults:
 
     async def _resolve(self, calls: KnownCalls) -> bool:
         """Leave out the results that are known already; return False if there is nothing else."""
-        self.taken = await off_loop(partial(fresh, calls, self._messages), large=self._large)
+        if self._large:
+            self.taken = await off_loop(partial(fresh, calls, self._messages), large=True)
+        else:
+            self.taken = fresh(calls, self._messages)
         return bool(self.taken)
 
     async def _write(self, head: Position) -> Receipt:
@@ -223,8 +228,9 @@ def _ids(pairs: Iterable[tuple[Message, Message]], taken: Iterable[Message]) -> 
     for given, kept in pairs:
         if kept.id in stored:
             ids[given.id] = kept.id
-            for one, other in zip(given.tool_calls, kept.tool_calls, strict=True):
-                ids[one.id] = other.id
+            if given.tool_calls:
+                for one, other in zip(given.tool_calls, kept.tool_calls, strict=True):
+                    ids[one.id] = other.id
     return ids
 
 

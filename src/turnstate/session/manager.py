@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from msgspec import structs
 
@@ -395,7 +395,7 @@ def _files(
 ) -> tuple[Path, ...]:
     """Return the files and folders that are kept on this machine."""
     kept: list[object] = [store, memory]
-    files = [path for one in kept if isinstance(one, OnDisk) for path in one.files]
+    files = [path for one in kept if hasattr(one, "files") for path in cast(OnDisk, one).files]
     files += [snapshots.folder] if snapshots else []
     files += [home.path] if home else []
     return tuple(files)

@@ -51,6 +51,9 @@ __all__ = ["WindowMaker"]
 MAX_INLINE_BYTES = 4_000_000
 """Of messages that are loaded: a cut may have to read them all, so a window over more is made in a thread."""
 
+SHORT = 128
+"""Entries of a path that may be loaded in the thread of the loop, unless they are long."""
+
 BYTES_A_MESSAGE = 50
 """That take as long to count as it takes to add a message whose count is known."""
 
@@ -143,7 +146,8 @@ class WindowMaker:
             if current and _serves(known, budget, self._policy):
                 return known
         wanted = partial(serving, limit=budget.limit, policy=self._policy) if budget else None
-        loaded = await self._writer.read(lambda row, log: load(log, row, wanted))
+        short = self._writer.row.seq <= SHORT
+        loaded = await self._writer.read(lambda row, log: load(log, row, wanted), small=short)
         self._hold(loaded)
         self._writer.knows_model(loaded.head, loaded.fold.model)
         return loaded

@@ -8,7 +8,7 @@ does not know what it means.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from msgspec import structs
 
@@ -19,10 +19,10 @@ from ..entry import Entry, ModelChange
 from ..errors import Busy, ClockSkew, Conflict, EpochEnded
 from ..ids import JUMP, CallId, Clock, ClockWatch
 from ..log.path import CUTS, HEADS, Damage, WatchedLog, WatchedReads, path_to, read_entry
-from ..log.records import Ending, counter_of, small_records, uncounted_records
+from ..log.records import Ending, counter_of, small_records
 from ..log.records import records as make_records
 from ..message import Message
-from ..stores.port import CountsRecords, Health, Reads, ReadsAhead, ReadsAtOnce, Store
+from ..stores.port import Health, Reads, ReadsAhead, ReadsAtOnce, Store
 from ..stores.values import (
     MESSAGE,
     Change,
@@ -35,7 +35,6 @@ from ..stores.values import (
     Record,
     SessionRow,
     Span,
-    Uncounted,
 )
 from ..tokens import Counter
 
@@ -107,19 +106,17 @@ class Written(NamedTuple):
 
 
 class Abilities(NamedTuple):
-    """What a store can do beside its ports. It is asked once: to look at a protocol takes 10 µs."""
+    """What a store can do beside its ports. Names are compared: to look at a protocol takes 10 µs."""
 
     at_once: ReadsAtOnce | None
     ahead: ReadsAhead | None
-    counts: bool
 
     @classmethod
     def of(cls, store: Store) -> Abilities:
         """Ask a store."""
         return cls(
-            store if isinstance(store, ReadsAtOnce) else None,
-            store if isinstance(store, ReadsAhead) else None,
-            isinstance(store, CountsRecords),
+            cast(ReadsAtOnce, store) if hasattr(store, "at_once") else None,
+            cast(ReadsAhead, store) if hasattr(store, "ahead") else None,
         )
 
 
@@ -151,7 +148,7 @@ class SessionWriter:
         self.moves = 0
         self.damage = Damage()
         self.log = WatchedLog(store, self.damage)
-        self._at_once, self._reads_ahead, self._store_counts = abilities
+        self._at_once, self._reads_ahead = abilities
         self._wrote: Callable[[], None] | None = None
         self._on_way, self._refusals = 0, 0  # appends of this handle that wait for the store; refused ones
         self._ahead: tuple[Position, ModelChange | None] | None = (
@@ -215,17 +212,9 @@ class SessionWriter:
         """Return entries as records, counted under a model; decisions need none."""
         return await make_records(entries, self._counter(entries, model), self._policy, large=large)
 
-    def small_records(
-        self, entries: Sequence[Entry], model: ModelChange | None
-    ) -> tuple[tuple[Record, ...] | None, tuple[Uncounted, ...]]:
-        """Return entries that are not large as records; None if the counter has to be loaded first.
-
-        With them are those whose texts the store counts.
-        """
-        counter = self._counter(entries, model)
-        if self._store_counts and (made := uncounted_records(entries, counter)):
-            return made
-        return small_records(entries, counter, self._policy), ()
+    def small_records(self, entries: Sequence[Entry], model: ModelChange | None) -> tuple[Record, ...] | None:
+        """Return entries that are not large as records; None if the counter has to be loaded first."""
+        return small_records(entries, self._counter(entries, model), self._policy)
 
     def counter(self, model: ModelChange | None) -> Counter:
         """Return the counter in force under a model; without one, that of the session."""
@@ -276,7 +265,6 @@ class SessionWriter:
     async def append(
         self,
         records: Sequence[Record],
-        uncounted: tuple[Uncounted, ...] = (),
         *,
         after: Position,
         model: ModelChange | None,
@@ -292,13 +280,21 @@ class SessionWriter:
         self._ahead = Position(after[0], after[1] + len(records)), _last_model(records, model)
         self._on_way += 1
         try:
-            receipt = await self.commit(
-                records=records,
-                uncounted=uncounted,
+            if self.row.idle:
+                await self.end_if_idle()
+            change = Change(
+                at=self.at,
+                now=self.clock(),
+                created=self._created,
+                epoch=self.epoch,
                 key=key,
+                fence=self.lease.fence if self.lease else None,
                 expected_version=expected_version,
                 expected_head=after,
+                records=tuple(records),
             )
+            receipt = await self.store.commit(change)
+            self._seen(receipt, change)
             is_written = not receipt.repeated
             return receipt
         except Conflict as conflict:
@@ -316,7 +312,6 @@ class SessionWriter:
         self,
         *,
         records: Sequence[Record] = (),
-        uncounted: tuple[Uncounted, ...] = (),
         key: Key | None = None,
         expected_version: int | None = None,
         expected_head: Position | None = None,
@@ -341,7 +336,6 @@ class SessionWriter:
             fork=fork,
             select=select,
             records=tuple(records),
-            uncounted=uncounted,
             parcels=tuple(parcels),
             next_epoch=next_epoch,
             end=end,
@@ -414,10 +408,12 @@ class SessionWriter:
             self._wrote()
         if receipt.repeated:
             return
-        row, (known, model) = self.row, self._model
+        row, (known, model), records = self.row, self._model, change.records
         if known == (receipt.branch, receipt.first - 1):
-            self._model = receipt.head, _last_model(change.records, model)
-        total = sum([record.tokens for record in change.records]) + (0 if change.fork else row.total)
+            self._model = receipt.head, _last_model(records, model)
+        total = 0 if change.fork else row.total
+        for record in records:
+            total += record.tokens
         self.row = structs.replace(
             row,
             total=total,
@@ -425,7 +421,7 @@ class SessionWriter:
             version=receipt.version,
             branch=receipt.branch,
             seq=receipt.last,
-            active=max(row.active, change.now) if change.is_activity else row.active,
+            active=change.now if change.now > row.active and change.is_activity else row.active,
         )
         if change.next_epoch:
             self.row = structs.replace(self.row, ended=None, reason="")

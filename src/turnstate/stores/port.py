@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from .values import (
     Address,
@@ -34,7 +34,7 @@ from .values import (
 )
 
 __all__ = [
-    "CountsRecords",
+    "SMALL",
     "Directory",
     "Feed",
     "Health",
@@ -50,6 +50,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+SMALL = 64_000
+"""Bytes of entries that are read and decoded in the thread of an event loop: less than a millisecond."""
 
 
 @runtime_checkable
@@ -136,13 +139,6 @@ class ReadsAhead(Protocol):
     async def ahead(self, at: Address, kinds: Sequence[str]) -> tuple[SessionRow, Reads]:
         """Return a session, and a log that knows its newest entries and the newest of each of some kinds."""
         ...
-
-
-@runtime_checkable
-class CountsRecords(Protocol):
-    """A store that counts the texts of records itself, those of many changes together."""
-
-    counts_records: Literal[True]
 
 
 class Feed(Protocol):

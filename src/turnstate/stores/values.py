@@ -2,17 +2,18 @@
 
 A session is a tree of branches with a head. Every write to it is one `Change`, which is applied as a whole or
 not at all. A store keeps bytes and does not interpret them: it does not know what a cut or a summary is.
+
+Those that come in thousands are not tracked by the garbage collector (`gc=False`): none leads back to itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 
 from ..errors import InputError
-from ..tokens.cost import ExactCounter
 
 __all__ = [
     "FOREVER",
@@ -40,8 +41,6 @@ __all__ = [
     "Row",
     "SessionRow",
     "Span",
-    "Uncounted",
-    "count_records",
     "feed_number",
 ]
 
@@ -91,7 +90,7 @@ class PageMark(NamedTuple):
     id: str
 
 
-class Record(Struct, frozen=True, kw_only=True):
+class Record(Struct, frozen=True, kw_only=True, gc=False):
     """An entry to be written: its body as UTF-8 JSON, and its tokens as sent.
 
     A message is found by the words that `turnstate.search_terms.entry_words` returns for its body.
@@ -103,16 +102,7 @@ class Record(Struct, frozen=True, kw_only=True):
     tokens: int = 0
 
 
-class Uncounted(Struct, frozen=True):
-    """A record whose texts are still to be counted, and the tokens that it has beside them."""
-
-    record: Record
-    counter: ExactCounter
-    texts: Sequence[str]
-    tokens: int
-
-
-class Row(Struct, frozen=True, kw_only=True):
+class Row(Struct, frozen=True, kw_only=True, gc=False):
     """An entry that was written. ``total`` is the running sum of tokens on the path up to here.
 
     A row whose bytes do not match their checksum is ``damaged``, with what is left of it. One that an index
@@ -146,7 +136,7 @@ class BranchRow(Struct, frozen=True, kw_only=True):
     former: int | None = None
 
 
-class SessionRow(Struct, frozen=True, kw_only=True):
+class SessionRow(Struct, frozen=True, kw_only=True, gc=False):
     """Everything about a session but its log."""
 
     tenant: str
@@ -225,7 +215,7 @@ class Parcel(Struct, frozen=True, kw_only=True):
     parked: bool = False
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class Change(Struct, frozen=True, kw_only=True, gc=False):
     """One write to one session, all of it or nothing.
 
     Its conditions are checked first: creation, epoch, key, fence, expected version and head. Then a branch
@@ -233,7 +223,6 @@ class Change(Struct, frozen=True, kw_only=True):
     ``created`` is when the session was created that is meant: another one may have its id by now.
     ``next_epoch`` ends the epoch and begins the next one even if a lease is held: it raises the fence.
     ``end`` ends the epoch without a next one, and a lease refuses it like any other write.
-    ``uncounted`` are records that the store completes before it writes them, if it `CountsRecords`.
     """
 
     at: Address
@@ -247,7 +236,6 @@ class Change(Struct, frozen=True, kw_only=True):
     fork: Fork | None = None
     select: int | None = None
     records: tuple[Record, ...] = ()
-    uncounted: tuple[Uncounted, ...] = ()
     parcels: tuple[Parcel, ...] = ()
     next_epoch: bool = False
     end: str | None = None
@@ -274,19 +262,7 @@ class Change(Struct, frozen=True, kw_only=True):
         return bool(records) and (records[0].kind == MESSAGE or any(one.kind == MESSAGE for one in records))
 
 
-def count_records(changes: Iterable[Change]) -> None:
-    """Complete the records of changes that are not counted, all in one call of the tokenizer."""
-    uncounted: dict[ExactCounter, list[Uncounted]] = {}
-    for change in changes:
-        for one in change.uncounted:
-            uncounted.setdefault(one.counter, []).append(one)
-    for counter, some in uncounted.items():
-        counts = counter.count_groups([one.texts for one in some])
-        for one, count in zip(some, counts, strict=True):
-            structs.force_setattr(one.record, "tokens", one.tokens + count.tokens)
-
-
-class Receipt(Struct, frozen=True, kw_only=True):
+class Receipt(Struct, frozen=True, kw_only=True, gc=False):
     """The result of a change: the numbers of its records, and the session's version after it."""
 
     epoch: int

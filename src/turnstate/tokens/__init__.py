@@ -11,10 +11,9 @@ from __future__ import annotations
 from .. import catalog
 from ..errors import UnknownName
 from .calibrate import Calibrated, Calibration
-from .cost import ExactCounter, conversation_cost, count_off_loop, message_cost, tools_cost
+from .cost import VOCABULARIES, ExactCounter, conversation_cost, count_off_loop, message_cost, tools_cost
 from .counter import Count, Counter, Quality
 from .estimate import FACTORS, Estimator, estimator
-from .vocabulary import SIZES
 
 __all__ = [
     "Calibrated",
@@ -36,14 +35,14 @@ __all__ = [
 
 def counter_names() -> list[str]:
     """List the names that `counter` knows."""
-    return [*sorted(SIZES), "estimate", *(f"estimate:{family}" for family in FACTORS)]
+    return [*VOCABULARIES, "estimate", *(f"estimate:{family}" for family in FACTORS)]
 
 
 def counter(name: str) -> Counter:
     """Find a counter by its name; the names of models are not counters, `counter_for` takes these."""
     if not isinstance(name, str):
         raise UnknownName(f"a counter's name is text, not {type(name).__name__}; there are {_names()}")
-    if name in SIZES:
+    if name in VOCABULARIES:
         return ExactCounter(name)
     if name == "estimate":
         return Estimator()

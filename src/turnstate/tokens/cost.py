@@ -5,35 +5,37 @@ that a provider puts around each message are counted; ids, timestamps and what a
 beside the message are not sent and cost nothing. Costs add up: a conversation is the sum of its
 messages, its tools, and the start of the reply, so that a running total stays true.
 
-Exact counts are those of the model's own tokenizer. Names of special tokens, such as ``<|endoftext|>``,
-are counted as ordinary text, which they are in a message. Counting never fails on a text: one that the
-tokenizer cannot take is counted in part by the estimator, and the result says so.
+Exact counts are those of the open vocabularies ``o200k_base`` and ``cl100k_base``, which are compiled into
+the tokenizer's package, so nothing is read or downloaded. A count is exact for every text, and takes time
+in proportion to its length: a run of ten million spaces, too. Names of special tokens, such as
+``<|endoftext|>``, are counted as ordinary text, which they are in a message.
+
+Long texts are counted in a thread, so that an event loop stays free; so is the first one, which loads a
+vocabulary: that takes 0.1 to 0.3 seconds, in which the tokenizer holds Python's lock.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from .. import wire_text
+from .. import strict_json, wire_text
 from ..errors import UnknownName
 from ..long_json import exceeds
 from ..message import Message
 from ..part import FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
-from . import vocabulary
 from .counter import Count, Counter, Quality, total, weaker
-from .estimate import Estimator
 from .images import ImageRule, rule_for
-from .pieces import LIMIT, TextPiece, pieces
-from .vocabulary import SIZES, SPECIAL
 
 __all__ = [
     "INLINE",
     "MESSAGE_FRAME",
     "REPLY_START",
+    "VOCABULARIES",
     "ExactCounter",
     "Meter",
     "Price",
@@ -42,15 +44,21 @@ __all__ = [
     "count_texts",
     "is_large",
     "is_ready",
+    "loaded",
     "message_cost",
     "off_loop",
     "price",
     "tools_cost",
 ]
 
-# The exact counter, and work that leaves an event loop free.
+# The exact counter. A vocabulary is loaded once, at its first use, by whichever thread comes first.
 
-_SPECIALS = {SPECIAL}
+VOCABULARIES = ("cl100k_base", "o200k_base")
+
+loaded: dict[str, Callable[[str], int]] = {}
+"""The functions that count, of the vocabularies that are in memory, by name."""
+
+_loading = threading.Lock()
 
 
 class ExactCounter(Struct, frozen=True):
@@ -59,75 +67,54 @@ class ExactCounter(Struct, frozen=True):
     name: str
 
     def __post_init__(self) -> None:
-        if self.name not in SIZES:
-            known = ", ".join(sorted(SIZES))
+        if self.name not in VOCABULARIES:
+            known = ", ".join(VOCABULARIES)
             raise UnknownName(f"no open vocabulary is called {self.name!r:.60}; there are {known}")
 
     @property
     def is_loaded(self) -> bool:
         """Whether the vocabulary is in memory; the first count loads it."""
-        return self.name in vocabulary.loaded
+        return self.name in loaded
 
     def count(self, text: str) -> Count:
-        """Count a text: exactly, unless it has no seam for 100,000 characters."""
-        if len(text) > LIMIT:
-            return total(map(self._counted_piece, pieces(text)))
-        encoder = vocabulary.loaded.get(self.name) or vocabulary.encoding(self.name)
+        """Count a text."""
+        count = loaded.get(self.name) or _load(self.name)
         try:
-            # Not `encode_ordinary`: where the pattern overflows, that one panics past `except Exception`.
-            return Count(len(encoder.encode(text, disallowed_special=())), "exact")
-        except ValueError:
-            return Estimator().count(text)
+            return Count(count(text))
+        except UnicodeEncodeError:  # of lone surrogates, which are no text
+            return Count(count(strict_json.clean(text)))
 
-    def count_groups(self, groups: Sequence[Sequence[str]]) -> list[Count]:
-        """Count groups of texts, each text on its own, in one call: return the sum of each group.
-
-        Texts are joined by a special token, at which the tokenizer always splits. A call for each text takes
-        longer, since two threads that count take Python's lock from each other at every call.
-        """
-        texts = [text for group in groups for text in group]
-        joined = SPECIAL.join(texts)
-        if len(joined) > LIMIT or joined.count(SPECIAL) >= len(texts):  # or one of them has it, too
-            return self._counted_apart(groups)
-        encoder = vocabulary.loaded.get(self.name) or vocabulary.encoding(self.name)
+    def tokens(self, texts: Sequence[str]) -> int:
+        """Return the tokens of texts, each counted on its own, as a plain number."""
+        count = loaded.get(self.name) or _load(self.name)
         try:
-            tokens = encoder.encode(joined, allowed_special=_SPECIALS, disallowed_special=())
-        except ValueError:
-            return self._counted_apart(groups)
-        mark, start, counts = SIZES[self.name], 0, list[Count]()
-        tokens.append(mark)
-        for group in groups:
-            sum = 0
-            for _ in group:
-                end = tokens.index(mark, start)
-                sum, start = sum + end - start, end + 1
-            counts.append(Count(sum))
-        return counts
-
-    def _counted_apart(self, groups: Sequence[Sequence[str]]) -> list[Count]:
-        if len(groups) < 2:
-            return [total(map(self.count, group)) for group in groups]
-        half = len(groups) // 2
-        return self.count_groups(groups[:half]) + self.count_groups(groups[half:])
-
-    def _counted_piece(self, piece: TextPiece) -> Count:
-        count = self.count(piece.text)
-        return count if piece.exact else Count(count.tokens, "estimated")
+            return sum(map(count, texts))
+        except UnicodeEncodeError:
+            return sum([self.count(text).tokens for text in texts])
 
 
-def count_texts(counter: Counter, texts: Sequence[str]) -> Count:
-    """Count several texts, each on its own, and return the sum."""
-    if len(texts) == 1:
-        return counter.count(texts[0])
-    if isinstance(counter, ExactCounter):
-        return counter.count_groups([texts])[0]
-    return total(map(counter.count, texts))
+def _load(name: str) -> Callable[[str], int]:
+    """Return the function that counts, loading the vocabulary if no other thread has."""
+    with _loading:
+        if name not in loaded:
+            loaded[name] = _tokenizer(name)
+        return loaded[name]
 
+
+def _tokenizer(name: str) -> Callable[[str], int]:
+    import toktok  # with the first vocabulary, not with `import turnstate`
+
+    # Its public `batch_count` hands the texts to a pool of threads, which takes longer than most counts.
+    count: Callable[[str], int] = toktok._encoding(name).count
+    return count
+
+
+# Work that leaves an event loop free.
 
 T = TypeVar("T")
 
 INLINE = 20_000
-"""Characters that are counted on the spot: two milliseconds, a pause that no user notices."""
+"""Characters that are counted on the spot: two milliseconds by the estimator, which no user notices."""
 
 
 async def off_loop(work: Callable[[], T], *, large: bool) -> T:
@@ -150,7 +137,7 @@ def is_ready(counter: Counter) -> bool:
 
 
 async def count_off_loop(counter: Counter, text: str) -> Count:
-    """Count a text without holding up the event loop, a vocabulary's first loading included."""
+    """Count a text, in a thread if it is long or if a vocabulary has to be loaded for it."""
     return await off_loop(lambda: counter.count(text), large=len(text) > INLINE or not is_ready(counter))
 
 
@@ -184,8 +171,8 @@ _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml
 class Price(Struct):
     """What a message costs: tokens that are known without counting, and the texts to count."""
 
-    tokens: int = MESSAGE_FRAME
-    texts: list[str] = field(default_factory=list)
+    tokens: int
+    texts: list[str]
     quality: Quality = "exact"
 
     def estimated(self, tokens: int) -> None:
@@ -199,22 +186,24 @@ def price(message: Message, counter: str, *, images: ImageRule | None = None) ->
 
     `images` prices pictures, by default as the provider of the counter with that name.
     """
-    price, content = Price(), message.content
+    content = message.content
+    texts: list[str] = []
+    price = Price(MESSAGE_FRAME, texts)
     if isinstance(content, str):
-        price.texts.append(content)
+        texts.append(content)
     elif content:
         _add_parts(price, content, counter, images)
     for call in message.tool_calls:
         price.tokens += CALL_FRAME
-        price.texts += (call.name, wire_text.args_text(call))
+        texts += (call.name, wire_text.args_text(call))
     for result in message.tool_results:
         price.tokens += RESULT_FRAME
         if isinstance(result.result, str):
-            price.texts.append(result.result)
+            texts.append(result.result)
         elif parts := wire_text.result_parts(result.result):
             _add_parts(price, parts, counter, images)
         else:
-            price.texts.append(wire_text.result_text(result.result))
+            texts.append(wire_text.result_text(result.result))
     return price
 
 
@@ -236,6 +225,13 @@ def _add_parts(price: Price, parts: Iterable[Part], counter: str, images: ImageR
                 price.texts.append(wire_text.json_text(part.body))
 
 
+def count_texts(counter: Counter, texts: Sequence[str]) -> Count:
+    """Count several texts, each on its own, and return the sum."""
+    if isinstance(counter, ExactCounter):
+        return Count(counter.tokens(texts))
+    return total(map(counter.count, texts))
+
+
 class Meter:
     """Counts messages as they are sent; ``quality`` is that of the weakest count so far.
 
@@ -248,11 +244,13 @@ class Meter:
 
     def message(self, message: Message) -> int:
         """Return the tokens of one message."""
-        cost = price(message, self._counter.name, images=self._images)
-        count = count_texts(self._counter, cost.texts)
-        for quality in (cost.quality, count.quality):
-            if quality != "exact":
-                self.quality = weaker(self.quality, quality)
+        counter = self._counter
+        cost = price(message, counter.name, images=self._images)
+        if type(counter) is ExactCounter and cost.quality == "exact":  # nearly always
+            return cost.tokens + counter.tokens(cost.texts)
+        count = count_texts(counter, cost.texts)
+        if not cost.quality == count.quality == "exact":
+            self.quality = weaker(self.quality, weaker(cost.quality, count.quality))
         return cost.tokens + count.tokens
 
 

@@ -1,4 +1,4 @@
-"""Very long texts, in pieces that count like the whole.
+"""The beginning of a long text, or all of it in pieces, such that a tokenizer counts it like the whole.
 
 A tokenizer first splits text into words, numbers, runs of punctuation and runs of white space,
 and never looks back. So wherever it always splits, a text may be cut and its halves counted
@@ -8,8 +8,8 @@ apart: the sum is exact. Three such seams hold for both open vocabularies:
 - between a letter and a digit, either way round;
 - after a line's end, unless white space or a slash follows.
 
-Where a stretch has no seam, it is cut hard, into short pieces, since tokenizers take quadratic time
-on such a stretch; each cut may be off by a token.
+A stretch without a seam is cut anywhere, and the piece says so: the cut may be off by a token. The estimator
+works through a long text like this, and a text that is far too long is judged by its beginning.
 """
 
 from __future__ import annotations
@@ -20,13 +20,9 @@ from functools import cache
 
 from msgspec import Struct
 
-__all__ = ["LIMIT", "UNBROKEN", "TextPiece", "pieces"]
+__all__ = ["TextPiece", "pieces"]
 
-LIMIT = 100_000
-"""Characters in one piece: the tokenizer gives up on a million spaces, but never on this many."""
-
-UNBROKEN = 10_000
-"""Characters in one piece of a stretch without a seam, and in one search for a seam: two milliseconds."""
+_STEP = 10_000  # characters in one search for a seam: two milliseconds
 
 # Only letters that have been letters since Unicode 5: newer ones may be unknown to the tokenizer.
 _LETTER = (
@@ -50,26 +46,22 @@ class TextPiece(Struct, frozen=True):
     exact: bool
 
 
-def pieces(text: str, *, limit: int = LIMIT) -> Iterator[TextPiece]:
+def pieces(text: str, *, limit: int) -> Iterator[TextPiece]:
     """Cut a text into pieces of at most `limit` characters, at the last seam within reach."""
     start = 0
     while len(text) - start > limit:
-        end = _last_seam(text, start, start + limit)
-        if end is None:
-            end = start + limit
-            for place in range(start, end, UNBROKEN):
-                yield TextPiece(text[place : min(place + UNBROKEN, end)], exact=False)
-        else:
-            yield TextPiece(text[start:end], exact=True)
+        seam = _last_seam(text, start, start + limit)
+        end = start + limit if seam is None else seam
+        yield TextPiece(text[start:end], exact=seam is not None)
         start = end
     yield TextPiece(text[start:], exact=True)
 
 
 def _last_seam(text: str, start: int, end: int) -> int | None:
     """Return the last seam after `start` and up to `end`, searching in short steps from the end."""
-    for last in range(end, start, -UNBROKEN):
+    for last in range(end, start, -_STEP):
         # Greedy, so it finds the last seam; one character more, since a seam shows by what follows it.
-        if seam := _to_last_seam().match(text, max(start, last - UNBROKEN), last + 1):
+        if seam := _to_last_seam().match(text, max(start, last - _STEP), last + 1):
             return seam.end()
     return None
 

@@ -45,10 +45,12 @@ class _Output:
         if rest := piece[max(0, room) :]:
             self._tail.append(rest)
             self._tail_size += len(rest)
-        while self._tail_size > MOST_BYTES // 2:
+        while (excess := self._tail_size - MOST_BYTES // 2) > 0:
             oldest = self._tail.popleft()
-            self._tail_size -= len(oldest)
-            self._dropped += len(oldest)
+            if kept := oldest[excess:]:
+                self._tail.appendleft(kept)
+            self._tail_size -= len(oldest) - len(kept)
+            self._dropped += len(oldest) - len(kept)
 
     def text(self) -> str:
         gap = f"\n[{self._dropped:,} bytes left out]\n".encode() if self._dropped else b""

@@ -19,7 +19,7 @@ from turnstate.message import ToolCallRequest
 from turnstate.part import ImagePart, ReasoningPart, TextPart
 from turnstate.search_terms import entry_words
 from turnstate.stores.values import Record
-from turnstate.tokens import counter, message_cost, vocabulary
+from turnstate.tokens import cost, counter, message_cost
 from turnstate.value import Extra
 
 EXACT = counter("o200k_base")
@@ -78,11 +78,11 @@ def test_what_is_not_counted_waits_for_no_vocabulary(monkeypatch: pytest.MonkeyP
         loading.append(large)
         return work()
 
-    monkeypatch.setattr(vocabulary, "loaded", {})
+    monkeypatch.setattr(cost, "loaded", {})
     monkeypatch.setattr("turnstate.log.records.off_loop", off_loop)
     assert recorded() == ()
     assert [record.kind for record in recorded(Prompt("You help."))] == ["prompt"]
-    assert (loading, vocabulary.loaded) == ([], {})
+    assert (loading, cost.loaded) == ([], {})
     recorded(Message.user("hello"))
     assert loading == [True]
 

@@ -15,9 +15,10 @@ from turnstate.context import tally
 from turnstate.context.live_window import LiveWindow
 from turnstate.log import path, records
 from turnstate.session import append, windows
+from turnstate.stores.port import SMALL
 from turnstate.tokens.cost import INLINE, is_large
 
-LONG = "a" * (2 * INLINE)
+LONG = "a" * (INLINE + SMALL)  # for counting, and for decoding
 
 
 class Threads:

@@ -152,6 +152,42 @@ def test_another_budget_makes_another_tally_with_its_own_reduction() -> None:
     assert f"[Full output: {loaded.messages[-1].id}]" in str(small.messages[-1].tool_results[0].result)
 
 
+def test_the_stored_count_of_an_output_holds_if_the_soft_limit_does_not_reduce_it() -> None:
+    one, two, budget = call(), call(), Budget(4_000)
+    kept, cut = answers(answer(one, "word " * 400)), answers(answer(two, "line\n" * 700))
+    loaded = read([Message.user("go"), asks(one), kept, asks(two), cut, Message.user("stop")])
+    live = live_window().under(budget)
+    assert len(encode(kept)) > live.limits.soft
+    known = [message.id for message, _ in known_counts(loaded.messages, loaded.counts, live.limits)]
+    assert kept.id in known
+    assert cut.id not in known
+    made = window(loaded, live, budget)
+    assert kept in made.messages
+    assert cut not in made.messages
+    assert made.tokens == MANAGER.count(made.messages).tokens
+
+
+@pytest.mark.parametrize(
+    ("messages", "results", "words"),
+    [(8, 1, 240), (2, 1, 240), (1, 1, 240), (1, 1, 400), (1, 2, 120), (1, 4, 60), (1, 2, 240)],
+)
+def test_known_counts_change_neither_a_window_nor_what_is_decided(
+    messages: int, results: int, words: int
+) -> None:
+    """Outputs share the limit of their group, and a decision names the scale that they depend on."""
+    groups = [[call() for _ in range(results)] for _ in range(messages)]
+    outputs = [answers(*(answer(one, "word " * words) for one in group)) for group in groups]
+    asked = asks(*(one for group in groups for one in group))
+    loaded = read([Message.user("go"), asked, *outputs, Message.user("stop")])
+    made = window(loaded, live_window(), Budget(4_000))
+    counted = live_window().under(Budget(4_000))
+    counted.grow(loaded.messages)
+    plain = counted.window(Head())
+    assert known_counts(loaded.messages, loaded.counts, counted.limits)
+    assert (made.messages, made.tokens) == (plain.messages, plain.tokens)
+    assert made.decisions == plain.decisions
+
+
 def test_what_stands_before_the_messages_is_told() -> None:
     head = read(ENTRIES).message_head([], "a file", None)
     assert (head.system, head.bootstrap, head.context, head.memory) == ("second", "likes tea", "a file", None)

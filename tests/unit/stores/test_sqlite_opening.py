@@ -32,6 +32,9 @@ from verification_fixtures import (
 
 from turnstate.errors import InputError, NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from turnstate.stores.sqlite import SqliteStore, connect
+from turnstate.stores.sqlite.connection import connect as connection
+from turnstate.stores.sqlite.connection import migrated
+from turnstate.stores.sqlite.queries import SQL
 from turnstate.stores.values import Change
 
 pytestmark = pytest.mark.req("G3")
@@ -218,3 +221,17 @@ def test_a_nearly_empty_file_ends_with_its_schema_and_is_refused_without_a_part_
 
 def test_the_linked_sqlite_is_one_that_does_not_damage_files() -> None:
     assert tuple(map(int, apsw.sqlite_lib_version().split("."))) >= (3, 51, 3)
+
+
+def test_a_statement_is_not_prepared_again_for_another_limit(path: Path) -> None:
+    """SQLite asks the authorizer while it prepares a statement, and never while it runs one."""
+    furnished(path)
+    for db in (migrated(str(path)), connection(str(path), write=False)):
+        with closing(db):
+            asked, which = list[object](), {"key": 1, "branch": 1, "first": 1, "last": 9}
+            db.authorizer = lambda *about, asked=asked: asked.append(about) or apsw.SQLITE_OK
+            counts = list[int]()
+            for limit in (1, 2, 3):
+                assert len(db.execute(SQL["read"], which | {"limit": limit}).fetchall()) == limit
+                counts.append(len(asked))
+            assert counts == [counts[0]] * 3 != [0] * 3

@@ -11,9 +11,14 @@ from typing import Any
 
 import apsw
 import pytest
+from verification_fixtures import tamper
 
-from turnstate import Message, SessionManager
+from turnstate import Budget, Message, Session, SessionManager, codec
+from turnstate.context.cut import Strategy
 from turnstate.errors import NotFound, StoreDamaged, StoreError
+from turnstate.stores.port import SMALL
+from turnstate.stores.sqlite import SqliteStore
+from turnstate.stores.sqlite import readers as readers_module
 from turnstate.stores.sqlite.connection import migrate
 from turnstate.stores.sqlite.readers import QUICK, QUICK_READS, Readers, TooLarge
 
@@ -61,6 +66,32 @@ def test_two_slow_reads_send_the_next_ones_to_a_thread(readers: Readers) -> None
         return found
 
     assert asyncio.run(scene()) == ["MainThread", "turnstate-reader"]
+
+
+@pytest.mark.parametrize(("longest", "expected"), [(0.0, 10), (3_600.0, 0)])
+def test_reads_in_the_loop_let_the_other_tasks_have_their_turn_now_and_then(
+    longest: float, expected: int, readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers_module, "LONGEST_TURN", longest)
+
+    async def scene() -> int:
+        turns = 0
+
+        async def take_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        await warm(readers)
+        other = asyncio.ensure_future(take_turns())
+        for _ in range(20):
+            readers._note_speed(0)
+            assert await readers.run(thread, here=thread) == "MainThread"
+        other.cancel()
+        return turns
+
+    assert asyncio.run(scene()) == expected
 
 
 @pytest.mark.parametrize("error", [apsw.BusyError, apsw.CorruptError, TooLarge])
@@ -113,16 +144,20 @@ def test_a_closed_store_is_not_read_in_the_loop_either(readers: Readers) -> None
     asyncio.run(scene())
 
 
+@pytest.fixture
+def in_loop(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What reads in the loop's thread found; None for one that was left to another thread."""
+    results, read_here = list[Any](), Readers._read_here
+    monkeypatch.setattr(
+        Readers, "_read_here", lambda self, job: results.append(found := read_here(self, job)) or found
+    )
+    return results
+
+
 @pytest.mark.parametrize("option", ["", "?commit=thread"])
 def test_long_messages_are_read_in_a_thread_and_all_reads_of_a_store_that_wants_one(
-    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    option: str, tmp_path: Path, in_loop: list[Any]
 ) -> None:
-    in_loop = list[Any]()
-    read_here = Readers._read_here
-    monkeypatch.setattr(
-        Readers, "_read_here", lambda self, job: in_loop.append(found := read_here(self, job)) or found
-    )
-
     async def scene() -> None:
         async with SessionManager.open(f"sqlite:///{tmp_path / 'agent.db'}{option}") as sessions:
             session = await sessions.create()
@@ -130,13 +165,78 @@ def test_long_messages_are_read_in_a_thread_and_all_reads_of_a_store_that_wants_
             while not any(in_loop) and (not option or len(in_loop) < 20):
                 assert [one.text for one in await session.messages(last=2)] == ["short 28", "short 29"]
                 in_loop.extend([None] if option else [])
-            await session.append(Message.user("x" * 30_000))
             assert any(in_loop) == (option == "")
-            in_loop.clear()
-            assert [len(one.text) for one in await session.messages(last=2)] == [8, 30_000]
-            assert all(found is None for found in in_loop)
+            for size, count in ((SMALL, 1), (SMALL // 3, 3)):
+                await session.append(*(Message.user("x" * size) for _ in range(count)))
+                in_loop.clear()
+                read = await session.messages(last=count + 1)
+                assert [len(one.text) for one in read[1:]] == [size] * count
+                assert all(found is None for found in in_loop)
             for _ in range(3):
                 with pytest.raises(NotFound):
                     await sessions.open("no such session")
+
+    asyncio.run(scene())
+
+
+async def warmed(sessions: SessionManager, session: Session) -> None:
+    """Read until small reads of a store are made in the loop's thread."""
+    assert isinstance(sessions.store, SqliteStore)
+    await session.messages(last=1)
+    await warm(sessions.store._readers)
+
+
+@pytest.mark.parametrize(("size", "is_small"), [(100, True), (SMALL // 8, False)])
+def test_a_short_session_is_loaded_in_the_loop_and_one_of_long_messages_in_a_thread(
+    size: int, is_small: bool, tmp_path: Path, in_loop: list[Any]
+) -> None:
+    async def scene() -> None:
+        async with SessionManager.open(f"sqlite:///{tmp_path / 'agent.db'}") as sessions:
+            session = await sessions.create(system="You are terse.")
+            await session.append(*(Message.user("x" * size) for _ in range(10)))
+            whole = await session.window(Budget(100_000))
+            await warmed(sessions, session)
+            in_loop.clear()
+            again = await sessions.open(session.id)
+            window = await again.window(Budget(100_000))
+            assert codec.dump(window.messages) == codec.dump(whole.messages)
+            assert bool(in_loop[-1]) == is_small
+
+    asyncio.run(scene())
+
+
+def test_a_session_with_a_long_prompt_before_its_cut_is_loaded_in_a_thread(
+    tmp_path: Path, in_loop: list[Any]
+) -> None:
+    """A job in the loop cannot wait for a thread that decodes."""
+
+    async def scene() -> None:
+        async with SessionManager.open(f"sqlite:///{tmp_path / 'agent.db'}") as sessions:
+            session = await sessions.create(system="word " * (SMALL // 5))
+            for number in range(3):
+                await session.append(Message.user(f"question {number}"), Message.assistant("answer"))
+            await session.compact(strategy=Strategy(keep=1))
+            whole = await session.window(Budget(100_000))
+            await warmed(sessions, session)
+            in_loop.clear()
+            window = await (await sessions.open(session.id)).window(Budget(100_000))
+            assert codec.dump(window.messages) == codec.dump(whole.messages)
+            assert in_loop[-1] is None
+
+    asyncio.run(scene())
+
+
+def test_what_is_damaged_is_looked_for_in_a_thread(tmp_path: Path, in_loop: list[Any]) -> None:
+    async def scene() -> None:
+        async with SessionManager.open(f"sqlite:///{tmp_path / 'agent.db'}") as sessions:
+            session = await sessions.create()
+            await session.append(*(Message.user(f"message {number}") for number in range(5)))
+            await warmed(sessions, session)
+            tamper(tmp_path / "agent.db", "UPDATE entry SET body = x'00' WHERE seq = 4")
+            in_loop.clear()
+            read = await session.messages(last=3)
+            assert [one.text for one in read] == ["message 1", "message 2", "message 4"]
+            assert in_loop[-1] is None
+            assert "1 damaged entries" in session.notices[0]
 
     asyncio.run(scene())

@@ -150,11 +150,19 @@ def test_an_older_prompt_does_not_replace_one_that_cannot_be_read(talk: Path) ->
     assert told
 
 
-@pytest.mark.parametrize("seq", [2, 19])
-def test_a_session_row_that_ends_before_its_log_is_refused(talk: Path, seq: int) -> None:
-    tamper(talk, f"UPDATE session SET seq = {seq}")
-    with pytest.raises(StoreDamaged, match="there are entries after it"):
-        in_session(talk, lambda session: session.messages())
+@pytest.mark.parametrize(("seq", "lost"), [(2, 0), (19, 0), (19, 3)])
+def test_a_session_row_that_ends_before_its_log_is_refused(talk: Path, seq: int, lost: int) -> None:
+    tamper(talk, f"UPDATE session SET seq = {seq}", f"DELETE FROM entry WHERE seq = {lost}")
+    reads: list[Callable[[Session], Coroutine[Any, Any, Any]]] = [
+        lambda session: session.messages(),
+        lambda session: session.messages(last=1),
+        lambda session: session.messages(limit=1),
+        lambda session: session.entries(kinds=["prompt"]),
+        lambda session: session.window(Budget(50_000)),
+    ]
+    for read in reads:
+        with pytest.raises(StoreDamaged, match="there are entries after it"):
+            in_session(talk, read)
 
 
 def test_a_session_row_with_an_absurd_number_is_refused_in_no_time(talk: Path) -> None:

@@ -12,15 +12,13 @@ import apsw
 import pytest
 from verification_fixtures import NOW, run, said, session, verified
 
-from turnstate.codec import decode
 from turnstate.errors import AlreadyExists, Conflict, InputError, StoreError
 from turnstate.stores.sqlite import SqliteStore
 from turnstate.stores.sqlite import writer as writer_module
 from turnstate.stores.sqlite.connection import migrate
 from turnstate.stores.sqlite.search import behind
-from turnstate.stores.sqlite.writer import BATCH, QUICK_COMMITS, Writer
-from turnstate.stores.values import Address, Change, Receipt, Span, Uncounted
-from turnstate.tokens import ExactCounter
+from turnstate.stores.sqlite.writer import BATCH, QUICK_COMMITS, SMALL_BATCH, Writer
+from turnstate.stores.values import Address, Change, Receipt, Span
 
 
 @pytest.fixture
@@ -171,35 +169,6 @@ def test_appends_of_one_transaction_follow_each_other_and_a_refused_one_leaves_n
     assert verified(path) == []
 
 
-def test_records_that_come_without_a_count_are_counted_once_however_often_their_batch_is_tried(
-    tmp_path: Path,
-) -> None:
-    path, at, ours, own = tmp_path / "agent.db", Address("acme", "s1"), ExactCounter("o200k_base"), 4
-    said_so = ["one", "two words", "a name: <|endoftext|>", ""]
-
-    def uncounted(number: int, id: str) -> Change:
-        text = said_so[number % len(said_so)]
-        record = said(id, text, tokens=own)
-        return Change(at=at, now=NOW, records=(record,), uncounted=(Uncounted(record, ours, [text], own),))
-
-    async def scene(store: SqliteStore) -> None:
-        await store.create(session(at))
-        for known in (False, True):  # a known id makes the batch run again, each change alone
-            ids = [f"{known} {number}" for number in range(20)]
-            ids[10] = "False 5" if known else ids[10]
-            tried = [store.commit(uncounted(number, id)) for number, id in enumerate(ids)]
-            outcomes = await asyncio.gather(*tried, return_exceptions=True)
-            assert [type(one) for one in outcomes].count(AlreadyExists) == known
-        await store.commit(uncounted(0, "alone"))
-        rows = await store.read(at, Span(1, 1, 100))
-        texts = [decode(row.body).text for row in rows]
-        assert [row.tokens for row in rows] == [own + ours.count(text).tokens for text in texts]
-        assert rows[-1].total == sum(row.tokens for row in rows) == (await store.get(at)).total
-
-    run(path, scene)
-    assert verified(path) == []
-
-
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
@@ -214,6 +183,7 @@ class Disk:
 
     def is_quick(self, quick: bool) -> None:
         self._patch.setattr(writer_module, "QUICK", 3_600.0 if quick else 0.0)
+        self._patch.setattr(writer_module, "QUICK_JOB", 0.0)
 
     async def watch(self, store: SqliteStore) -> None:
         await store._writer.run_alone(lambda db: db.set_commit_hook(self._commit))
@@ -229,6 +199,16 @@ class Disk:
             one = said(f"m{before}-{number}", text)
             await store.commit(Change(at=at, now=NOW, records=(one,)))
         return self.threads[before:].count(threading.get_ident())
+
+    async def together(self, store: SqliteStore, count: int, *, text: str = "w") -> list[bool]:
+        """Append at once; return for each commit whether it was made in this thread."""
+        before, at = len(self.threads), Address("acme", "s")
+        those = [said(f"t{before}-{number}", text) for number in range(count)]
+        receipts = await asyncio.gather(
+            *(store.commit(Change(at=at, now=NOW, records=(one,))) for one in those)
+        )
+        assert [one.first for one in receipts] == [receipts[0].first + place for place in range(count)]
+        return [thread == threading.get_ident() for thread in self.threads[before:]]
 
 
 async def begun(store: SqliteStore, disk: Disk) -> None:
@@ -248,6 +228,24 @@ def test_a_disk_that_stalls_blocks_the_loop_for_one_commit(tmp_path: Path, disk:
         assert await disk.in_loop(store, QUICK_COMMITS) >= 1
 
     run(tmp_path / "agent.db", scene)
+
+
+def test_appends_of_one_moment_are_committed_together_in_the_loop_while_the_disk_is_quick(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "IDLE", 3_600.0)  # the thread does not use the connection meanwhile
+
+    async def scene(store: SqliteStore) -> None:
+        await begun(store, disk)
+        await store._writer.run(lambda _: None)  # the thread has given the WAL its size
+        assert await disk.together(store, BATCH) == [True]
+        assert await disk.together(store, 2 * BATCH + 2) == [True] * 3
+        assert not any(await disk.together(store, BATCH, text="words " * (SMALL_BATCH // BATCH // 6)))
+        disk.is_quick(False)
+        assert sum(await disk.together(store, 4 * BATCH)) == 1
+
+    run(tmp_path / "agent.db", scene)
+    assert verified(tmp_path / "agent.db") == []
 
 
 def test_appends_in_the_loop_let_the_other_tasks_have_their_turn(tmp_path: Path, disk: Disk) -> None:

@@ -19,7 +19,7 @@ from turnstate import (
     ToolSpec,
     formats,
 )
-from turnstate.tokens import Count, conversation_cost, counter, message_cost, tools_cost, vocabulary
+from turnstate.tokens import Count, conversation_cost, counter, message_cost, tools_cost
 from turnstate.tokens.cost import CALL_FRAME, FILE_UNKNOWN, MESSAGE_FRAME, REPLY_START, RESULT_FRAME, Meter
 
 pytestmark = pytest.mark.req("B3")
@@ -213,19 +213,8 @@ def test_a_meter_counts_every_message_as_alone_and_keeps_the_weakest_quality() -
     assert qualities == ["exact", "estimated", "estimated"]
 
 
-def test_the_texts_of_a_message_are_counted_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    message, encoder, seen = (
-        Message.assistant("a", tool_calls=[call(), call()]),
-        vocabulary.encoding(EXACT.name),
-        [],
-    )
-
-    class Noting:
-        def encode(self, text: str, **options: Any) -> list[int]:
-            seen.append(text)
-            return encoder.encode(text, **options)
-
-    alone = sum(EXACT.count(text).tokens for text in texts(message))
-    monkeypatch.setitem(vocabulary.loaded, EXACT.name, Noting())
-    assert Meter(EXACT).message(message) == MESSAGE_FRAME + 2 * CALL_FRAME + alone
-    assert len(seen) == 1
+def test_the_texts_of_a_message_are_counted_each_on_its_own() -> None:
+    message = Message.assistant("a", tool_calls=[call(), call()])
+    alone = [EXACT.count(text).tokens for text in texts(message)]
+    assert len(alone) == 5
+    assert Meter(EXACT).message(message) == MESSAGE_FRAME + 2 * CALL_FRAME + sum(alone)

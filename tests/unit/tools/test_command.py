@@ -76,6 +76,14 @@ def test_of_a_flood_the_beginning_and_the_end_are_kept(
     assert len(flood) < 200_000
 
 
+def test_a_piece_that_is_longer_than_what_is_kept_leaves_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "MOST_BYTES", 10)
+    output = command._Output()
+    for piece in (b"first", b"x" * 30, b"123456789"):
+        output.add(piece)
+    assert output.text() == "first\n[34 bytes left out]\n56789"
+
+
 def test_secrets_of_the_environment_are_not_handed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

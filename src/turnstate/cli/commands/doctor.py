@@ -24,7 +24,7 @@ from ...cli_kit import screen
 from ...cli_kit.screen import styled
 from ...errors import TurnstateError
 from ...home import Home
-from ...tokens.vocabulary import SIZES as VOCABULARIES
+from ...tokens.cost import VOCABULARIES
 from .. import documents
 from ..options import json_option
 from ..store import file_of, opened, shown_url, store_option
@@ -147,11 +147,11 @@ def _missing(path: str, shown: str) -> Check:
 
 
 def _counters() -> Iterator[Check]:
-    for name in sorted(VOCABULARIES):
+    for name in VOCABULARIES:
         try:
             counted = tokens.counter(name).count(SAMPLE)
-        except (TurnstateError, OSError, ImportError) as error:
-            yield Check(name, "failed", f"cannot be loaded: {error}")
+        except ImportError as error:
+            yield Check(name, "failed", f"the tokenizer cannot be loaded ({error}): reinstall toktok-rs")
         else:
             yield Check(name, "ok", f"loads offline ({counted.quality})")
 

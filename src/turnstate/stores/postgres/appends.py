@@ -16,15 +16,12 @@ from ...errors import AlreadyExists, InputError, StoreDamaged
 from ...tokens.cost import INLINE, off_loop
 from ..admission import KEY_LIFE
 from ..batches import Batches, is_plain
-from ..values import Address, Change, Receipt, count_records
+from ..values import Address, Change, Receipt
 from .connections import Connections
 from .log import change_columns, refusal
 from .rows import entry_columns
 
 __all__ = ["BatchedAppends"]
-
-COUNTED_INLINE = 8
-"""Changes whose texts are counted on the event loop; those of more are counted in a thread, beside it."""
 
 
 class BatchedAppends:
@@ -42,7 +39,6 @@ class BatchedAppends:
         return await self._alone(change)
 
     async def _alone(self, change: Change) -> Receipt:
-        count_records([change])
         large = sum(len(record.body) for record in change.records) > INLINE
         columns = await off_loop(lambda: change_columns(change), large=large)
         (answer,) = await self._connections.write("append", **columns)
@@ -60,7 +56,6 @@ class BatchedAppends:
 
     async def _together(self, changes: Sequence[Change]) -> Sequence[Receipt | None]:
         receipts: list[Receipt | None] = [None] * len(changes)
-        await off_loop(lambda: count_records(changes), large=len(changes) > COUNTED_INLINE)
         try:
             answers = await self._connections.write("append_all", **_arguments(changes))
         except (AlreadyExists, InputError, StoreDamaged):  # of one of them

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -65,8 +65,6 @@ _MAX_FOREIGN = 10  # objects that `facts` names
 
 class PostgresStore:
     """Sessions in a schema of a database. A store belongs to the event loop in which it was opened."""
-
-    counts_records: Literal[True] = True
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections

@@ -75,8 +75,7 @@ def connect(path: str, *, write: bool, uri: bool = False, vfs: str | None = None
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
     db = apsw.Connection(path, flags=flags | (apsw.SQLITE_OPEN_URI if uri else 0), vfs=vfs)
     try:
-        _distrust_schema(db)
-        add_functions(db)
+        _configure(db)
         db.set_busy_handler(patience())
         if write:
             _prepare_writer(db)
@@ -118,8 +117,10 @@ def _create(path: str, mode: int) -> None:
     SQLite copies its mode to the files beside it. The file is created without being opened, since closing a
     file releases all locks that this process has on it.
     """
+    if os.path.exists(path):
+        return
     path = os.path.realpath(path)  # a link may lead to a file that does not exist yet
-    with suppress(OSError):  # it exists, or SQLite says why it cannot be opened
+    with suppress(OSError):  # another process did, or SQLite says why it cannot be opened
         try:
             os.mknod(path, stat.S_IFREG | mode)
         except PermissionError:  # some systems allow mknod only to root
@@ -130,8 +131,7 @@ def _create(path: str, mode: int) -> None:
 def _migrated(path: str) -> apsw.Connection:
     db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        _distrust_schema(db)
-        add_functions(db)
+        _configure(db)
         if has_log(path):  # the file may not be ours: closing must not checkpoint its WAL
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         db.set_busy_handler(patience())
@@ -174,11 +174,17 @@ def check_readable(db: apsw.Connection, path: str) -> None:
     _refuse_foreign(objects, path)
 
 
-def _distrust_schema(db: apsw.Connection) -> None:
-    """Disable triggers and views: we have none, so another program added them."""
+def _configure(db: apsw.Connection) -> None:
+    """Disable triggers and views, since another program added them, and plans for the values of a query.
+
+    With such a plan a statement is prepared again whenever another number is bound to its LIMIT, which takes
+    longer than most queries.
+    """
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
     db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    add_functions(db)
 
 
 def _refuse_foreign(objects: Iterable[_Object], path: str) -> None:

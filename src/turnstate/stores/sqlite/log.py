@@ -17,7 +17,6 @@ import apsw
 from msgspec import structs
 
 from ...errors import StoreDamaged
-from ...tokens.cost import INLINE
 from ..values import (
     MESSAGE,
     Address,
@@ -27,7 +26,7 @@ from ..values import (
     Span,
 )
 from .faults import UNREADABLE
-from .queries import SQL
+from .queries import SHORT, SQL
 from .readers import TooLarge
 from .rows import (
     SessionPlace,
@@ -52,8 +51,11 @@ __all__ = [
 
 T = TypeVar("T")
 
-MOST_HERE = INLINE
-"""Bytes of entries that are read in the thread of an event loop; more would be decoded elsewhere anyway."""
+BESIDE_BODY = 64
+"""Bytes of an entry beside its stored body, of which its id is a part again when it is read."""
+
+_BODY = 5  # among the columns of an entry
+_NO_END = (1 << 63) - 1
 
 STEP = 8
 """Entries that are read at a time when a path is walked back from its head."""
@@ -79,8 +81,10 @@ class LogSnapshot:
     ) -> list[Row]:
         """Return the entries of a span in order; with a limit the first ones, or the newest."""
         if self._most is not None:
-            _check_size(self._db, self._place.key, span, limit, newest=newest, most=self._most)
-        return read(self._db, self._place, span, limit, newest=newest, kinds=kinds)
+            count = span.last - span.first + 1 if limit is None else limit
+            if count * BESIDE_BODY > self._most:
+                raise TooLarge
+        return read(self._db, self._place, span, limit, newest=newest, kinds=kinds, most=self._most)
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
         """Return the entries that have one of these ids, in the order of the log."""
@@ -101,7 +105,10 @@ def at_once(
     job: Callable[[SessionRow, LogSnapshot], Awaitable[T]],
     most: int | None = None,
 ) -> T:
-    """Return what a job makes of a session and its log; `most` is that of `LogSnapshot`."""
+    """Return what a job makes of a session and its log; `most` is that of `LogSnapshot`.
+
+    With it, a job that would wait for a thread raises `TooLarge` as well.
+    """
     key, row = session_row(db, at)
     step = job(row, LogSnapshot(db, SessionPlace(key, row.branch, row.seq), most)).__await__()
     try:
@@ -109,23 +116,9 @@ def at_once(
     except StopIteration as done:
         result: T = done.value
         return result
+    if most is not None:
+        raise TooLarge
     raise RuntimeError("a job that reads at once cannot wait for anything else")
-
-
-def _check_size(
-    db: apsw.Connection, key: int, span: Span, limit: int | None, *, newest: bool, most: int
-) -> None:
-    """Raise `TooLarge` if entries have more bytes than most; their bodies are not read for that."""
-    first, last = span.first, span.last
-    if limit is not None:
-        first = max(first, last - limit + 1) if newest else first
-        last = last if newest else min(last, first + limit - 1)
-    if last - first >= most:
-        raise TooLarge
-    which = {"key": key, "branch": span.branch, "first": first, "last": last}
-    ((size,),) = db.execute(SQL["size_of_span"], which)
-    if size > most:
-        raise TooLarge
 
 
 def read(
@@ -136,14 +129,23 @@ def read(
     *,
     newest: bool,
     kinds: Sequence[str] | None,
+    most: int | None = None,
 ) -> list[Row]:
     """Return the entries of a span in order; with a limit the first ones, or the newest."""
     reaches_head = span.branch == place.branch and span.last >= place.seq
-    if reaches_head and single_value(db, "goes_beyond", **place._asdict()):
-        raise longer_than_promised(place.branch, place.seq)
+    sees_end = kinds is None and (newest or limit is None)
+    if reaches_head and not sees_end:
+        _check_end(db, place)
     if kinds is not None:
         return _read_kinds(db, place, span, set(kinds) - {MESSAGE}, limit=limit, newest=newest)
-    return _read_span(db, place, span, limit=limit, newest=newest)
+    beyond = reaches_head and sees_end
+    return _read_span(db, place, span, limit=limit, newest=newest, beyond=beyond, most=most)
+
+
+def _check_end(db: apsw.Connection, place: SessionPlace) -> None:
+    """Raise `StoreDamaged` if there are entries after the head."""
+    if single_value(db, "goes_beyond", **place._asdict()):
+        raise longer_than_promised(place.branch, place.seq)
 
 
 def _read_kinds(
@@ -175,17 +177,44 @@ def _read_kinds(
 
 
 def _read_span(
-    db: apsw.Connection, place: SessionPlace, span: Span, *, limit: int | None, newest: bool
+    db: apsw.Connection,
+    place: SessionPlace,
+    span: Span,
+    *,
+    limit: int | None,
+    newest: bool,
+    beyond: bool = False,
+    most: int | None = None,
 ) -> list[Row]:
+    """Read a span that may reach the head; with `beyond` the same query looks for entries after that."""
     which = {"key": place.key, **span._asdict(), "limit": -1 if limit is None else limit}
-    sql = SQL["read_newest" if newest else "read"]
+    if beyond:
+        which["last"] = _NO_END
+    name = "read_newest" if newest else "read"
     try:
-        rows = [entry_row(columns) for columns in db.execute(sql, which)]
+        if most is None:
+            rows = [entry_row(columns) for columns in db.execute(SQL[name], which)]
+        else:
+            rows = _short_rows(db.execute(SHORT[name], which | {"most": most}), most)
+        if beyond and rows and rows[0 if newest else -1].seq > place.seq:
+            raise longer_than_promised(place.branch, place.seq)
+        if not _is_incomplete(db, place, span, limit, rows, newest=newest):
+            return rows[::-1] if newest else rows
     except UNREADABLE:
-        return rows_around(db, place, span, limit=limit, newest=newest)
-    if _is_incomplete(db, place, span, limit, rows, newest=newest):
-        return rows_around(db, place, span, limit=limit, newest=newest)
-    return rows[::-1] if newest else rows
+        if beyond:
+            _check_end(db, place)
+    if most is not None:
+        raise TooLarge  # what is missing may have to be looked for in the whole table
+    return rows_around(db, place, span, limit=limit, newest=newest)
+
+
+def _short_rows(found: apsw.Cursor, most: int) -> list[Row]:
+    """Return rows, or raise `TooLarge` if they have more bytes than most."""
+    columns = found.fetchall()
+    bodies = [one[_BODY] for one in columns]
+    if sum([len(body) + BESIDE_BODY if type(body) is bytes else most + 1 for body in bodies]) > most:
+        raise TooLarge
+    return [entry_row(one) for one in columns]
 
 
 def _is_incomplete(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..sql import migration_steps, named_statements
 
-__all__ = ["MIGRATIONS", "SCANS", "SQL"]
+__all__ = ["MIGRATIONS", "SCANS", "SHORT", "SQL"]
 
 SQL = named_statements(__package__, "queries.sql", "verification.sql")
 """Statements by their names."""
@@ -28,3 +28,9 @@ SCANS = {
     for name, (table, how) in _TABLES.items()
 }
 """Statements that scan their whole table, for use when an index of it is damaged."""
+
+SHORT = {
+    name: SQL[name].replace(" body,", " CASE WHEN length(body) <= :most THEN body END,", 1)
+    for name in ("read", "read_newest")
+}
+"""Statements that return NULL for a longer body; its length is known without reading it."""

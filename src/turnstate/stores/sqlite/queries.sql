@@ -159,12 +159,6 @@ WHERE session = :key AND branch = :branch AND seq BETWEEN :first AND :last
 ORDER BY seq
 LIMIT :limit;
 
--- The bytes of some entries, with their ids; the length of a body is known without reading it.
--- name: size_of_span
-SELECT coalesce(sum(length(body) + 64), 0)
-FROM entry
-WHERE session = :key AND branch = :branch AND seq BETWEEN :first AND :last;
-
 -- name: read_newest
 SELECT session, branch, seq, id, kind, body, tokens, total, checksum
 FROM entry

@@ -145,4 +145,5 @@ def _stamp(path: str) -> FileStamp:
 
 
 def _folder(path: str) -> str:
-    return os.path.dirname(os.path.realpath(path))
+    """Return the folder in which SQLite creates the side files: that of the file that a link leads to."""
+    return os.path.dirname(os.path.realpath(path) if os.path.islink(path) else path) or os.curdir

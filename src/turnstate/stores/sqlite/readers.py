@@ -7,7 +7,8 @@ the store, so that opening needs no other.
 
 A small query is made in the thread of its loop instead, once several waited for nothing: then the file is in
 memory. If two of the next ones wait for the disk, those after them go to a thread again. It waits for no
-lock there, and what turns out to be large is left to a thread before it is read.
+lock there, and what turns out to be large is left to a thread before it is read. Whoever reads on and on lets
+the other tasks of the loop have their turn now and then, since such a query does not wait for anything.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ processor, so twice as many as needed are remembered, and a slow one takes half 
 """
 
 
+LONGEST_TURN = 0.001
+"""Seconds of queries in the loop's thread after which the other tasks of the loop have their turn."""
+
+
 class TooLarge(Exception):
     """What a query is about to read is too much for the loop's thread."""
 
@@ -55,6 +60,7 @@ class Readers:
         self._path, self._in_loop = path, in_loop
         self._here: apsw.Connection | None = None  # for queries in the thread of a loop
         self._using, self._quick = threading.Lock(), 0
+        self._turn: float | None = None  # when the first query of this iteration of the loop was made
         self._local = threading.local()
         self._open = list[apsw.Connection]()
         self._jobs: queue.SimpleQueue[tuple[Work, asyncio.Future[Any]] | None] = queue.SimpleQueue()
@@ -69,6 +75,12 @@ class Readers:
         if here is None or not self._in_loop:
             return await self.do(partial(self._read, job))
         if self._quick >= QUICK_READS and (found := self._read_here(here)) is not None:
+            if self._turn is None:
+                self._turn = time.perf_counter()
+                asyncio.get_running_loop().call_soon(self._end_turn)
+            elif time.perf_counter() - self._turn > LONGEST_TURN:
+                await asyncio.sleep(0)
+                self._end_turn()
             return found[0]
         return await self.do(partial(self._read_small, job))
 
@@ -179,6 +191,9 @@ class Readers:
         finally:
             self._using.release()
             self._note_speed(_waited() - start)
+
+    def _end_turn(self) -> None:
+        self._turn = None
 
     def _note_speed(self, waited: float) -> None:
         quick = self._quick + 1 if waited < QUICK else self._quick - QUICK_READS

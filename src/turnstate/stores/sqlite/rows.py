@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
+from zlib import crc32
 
 import apsw
 import msgspec
@@ -49,7 +50,7 @@ _SESSION_FIELDS = (
 
 
 _is_uuid = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
-_ID_FIRST = b'{"id":"%b",'
+_uuid_groups = itemgetter(slice(8), slice(8, 12), slice(12, 16), slice(16, 20), slice(20, None))
 
 
 class SessionPlace(NamedTuple):
@@ -146,8 +147,7 @@ def stored_id(id: str) -> str | bytes:
 
 
 def _uuid(raw: bytes) -> str:
-    digits = raw.hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return "-".join(_uuid_groups(raw.hex()))
 
 
 def stored_content(id: str, kind: str, body: bytes) -> tuple[str | bytes, str | int, bytes]:
@@ -161,9 +161,10 @@ def stored_content(id: str, kind: str, body: bytes) -> tuple[str | bytes, str | 
 
 def _whole_body(id: str, stored: bytes) -> bytes:
     """Return a body from what is stored."""
-    if stored.startswith(b"{"):
+    first = stored[:1]
+    if first == b"{":
         return stored
-    return stored[1:] if stored.startswith(b"\0") else _ID_FIRST % id.encode() + stored
+    return stored[1:] if first == b"\0" else b'{"id":"%b",%b' % (id.encode(), stored)
 
 
 def add_functions(db: apsw.Connection) -> None:
@@ -187,8 +188,10 @@ def entry_row(columns: Sequence[Any]) -> Row:
     """Convert columns to an entry, which is damaged if its bytes do not match its checksum."""
     session, branch, seq, id, kind, body, tokens, total, known = columns
     try:
-        id = id if type(id) is str else _uuid(id)
-        kind = MESSAGE if kind == 0 else kind
+        if type(id) is not str:
+            id = _uuid(id)
+        if kind == 0:
+            kind = MESSAGE
         body = _whole_body(id, body)
         sound = checksum(session, branch, seq, id, kind, tokens, body) == known and type(total) is int
     except (TypeError, AttributeError):  # in a damaged row a column may have another type
@@ -230,7 +233,7 @@ def checksum(session: int, branch: int, seq: int, id: str, kind: str, tokens: in
     The running total is left out, since it can be computed again.
     """
     place = f"{session}\0{branch}\0{seq}\0{tokens}\0{kind}\0{id}"
-    return zlib.crc32(body, zlib.crc32(place.encode()))
+    return crc32(body, crc32(place.encode()))
 
 
 def branch_row(columns: Sequence[Any]) -> BranchRow:

@@ -35,7 +35,7 @@ from .soundness import entries_are_there, list_is_indexed, words_are_indexed
 
 __all__ = ["MOST_BEHIND", "behind", "index_some", "newest_indexed", "rebuild_some", "search"]
 
-STEP = 128
+STEP = 256
 """Entries that are indexed in one transaction, during which other processes cannot write."""
 
 STEP_BYTES = 1_000_000

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import apsw
 from msgspec import structs
@@ -21,7 +21,7 @@ from msgspec import structs
 from ...errors import AlreadyExists, Busy, Fenced, NotFound, StoreError, StoreUnavailable
 from ...files import FILE_MODE
 from ..admission import check_meta
-from ..port import Reads
+from ..port import SMALL, Reads
 from ..values import (
     Address,
     BranchRow,
@@ -76,7 +76,6 @@ class SqliteStore:
     """Sessions in one file, which is created with a mode that keeps other users out."""
 
     durability: Durability = "fsync"
-    counts_records: Literal[True] = True
 
     def __init__(
         self,
@@ -170,7 +169,7 @@ class SqliteStore:
         """Return what a job makes of a session and its log, in one snapshot of a reader."""
         return await self._readers.run(
             partial(log.at_once, at=at, job=job),
-            here=partial(log.at_once, at=at, job=job, most=log.MOST_HERE) if small else None,
+            here=partial(log.at_once, at=at, job=job, most=SMALL) if small else None,
         )
 
     # Feed

@@ -5,7 +5,7 @@ sqlite:///relative.db    sqlite:////absolute.db    sqlite:///agent.db?mode=0660 
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from urllib.parse import unquote, urlsplit
 
 from ...errors import InputError
@@ -59,9 +59,8 @@ def path_of(url: str) -> str:
         raise InputError(_NO_FILE)
     if path == MEMORY:
         raise InputError("an SQLite store is a file; for a store in memory, write memory:")
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise InputError(f"the folder {str(folder)!r} of the store does not exist; create it first")
-    if Path(path).is_dir():
+    if not os.path.isdir(folder := os.path.dirname(path) or os.curdir):
+        raise InputError(f"the folder {folder!r} of the store does not exist; create it first")
+    if os.path.isdir(path):
         raise InputError(f"{path!r} is a folder; give the path of a file")
     return path

@@ -6,17 +6,17 @@
 
 A job is a change of a session, or a function of the connection. Jobs that the tasks of an event loop submit
 in one iteration are handed over together at its end, since two threads that alternate job by job are slower
-than one. If all of a batch only append, they share their statements, too (`changes.commit_together`), and
-before that one call of the tokenizer, in which the loop goes on.
+than one. If all of a batch only append, they share their statements, too (`changes.commit_together`).
 
 A job that is refused affects no other. No job is answered before the commit has returned:
 acknowledged means durable. After an I/O error the connection is opened again, since its cache may be wrong.
 
-A small append that is alone is committed in the thread of its loop, since waking another thread twice takes
-as long as the disk does; if the one before was alone, too, without waiting for others in this iteration. That
-is done only while the disk is quick, so one that stalls blocks the loop for a single commit, and never while
-another process has the lock. What follows a commit is the thread's: it carries the WAL over to the file, and
-continues the search index once no job came for a moment.
+Small appends are committed in the thread of their loop: waking another thread twice takes as long as the disk
+does, and two threads that both need Python's lock are slower than one. If the append before was alone, the
+next one does not even wait for others in this iteration. That is done only while the disk is quick, so one
+that stalls blocks the loop for a single commit, and never while another process has the lock. What follows a
+commit is the thread's: it carries the WAL over to the file, and continues the search index once no job came
+for a moment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 import apsw
 
 from ...errors import StoreError, TurnstateError
-from ..values import Change, Receipt, count_records
+from ..values import Change, Receipt
 from . import changes
 from .connection import connect, patience
 from .faults import UNREADABLE, UNUSABLE, fault
@@ -45,9 +45,8 @@ __all__ = ["BATCH", "IDLE", "Writer"]
 T = TypeVar("T")
 Job = Callable[[apsw.Connection], Any]
 
-BATCH = 32
-"""Jobs in one transaction: enough to make the fsync cheap, few enough that the loop prepares the next ones
-while these are counted and written."""
+BATCH = 64
+"""Jobs in one transaction: enough to make the fsync cheap, few enough that a loop may make it itself."""
 
 GROWN_AFTER = 8
 """Commits after which the WAL gets its final size: a process that writes so often writes more."""
@@ -58,18 +57,21 @@ WAL_PAGES = 1_000
 IDLE = 0.05
 """Seconds without a job after which the search index is continued; a busy client pauses for less."""
 
-QUICK, QUICK_COMMITS = 0.002, 8
-"""Seconds of a quick commit, and how many in a row allow the next one to be made in the loop's thread."""
+QUICK, QUICK_JOB, QUICK_COMMITS = 0.002, 0.000_05, 8
+"""Seconds of a quick commit, those that each of its jobs adds, and how many quick ones in a row allow the
+next one to be made in the loop's thread."""
 
-SMALL = 20_000
-"""Bytes of an append that may be: more would take too long on any disk."""
+SMALL, SMALL_BATCH = 20_000, 128_000
+"""Bytes of an append that may be, and of a batch: more would take too long on any disk."""
 
 
 class _Waiting:
-    """A change or a job, the future of its caller unless it is done at once, and its outcome."""
+    """A change or a job, its outcome, and the future of its caller if it is left to the thread.
 
-    __slots__ = ("alone", "change", "error", "future", "is_plain", "job", "loop", "result")
-    future: asyncio.Future[Any]
+    What was gathered is handed over first in the next iteration of the loop, before its callers go on.
+    """
+
+    __slots__ = ("alone", "change", "error", "future", "is_done", "is_plain", "job", "loop", "result")
 
     def __init__(self, job: Job | None, *, change: Change | None = None, alone: bool = False) -> None:
         self.job, self.change, self.alone = job, change, alone
@@ -77,26 +79,27 @@ class _Waiting:
         self.is_plain = change is not None and changes.is_plain(change)
         self.result: Any = None
         self.error: BaseException | None = None
+        self.is_done = False
+        self.future: asyncio.Future[None] | None = None
 
     def run(self, db: apsw.Connection) -> Any:
         if self.change is not None:
             return changes.commit(db, self.change)
         return self.job(db) if self.job is not None else None
 
-    def __await__(self) -> Generator[None, None, Any]:
-        """Return the outcome of what is done already, after the other tasks of the loop had their turn."""
+    def __await__(self) -> Generator[Any, None, Any]:
         yield
+        if not self.is_done:
+            self.future = self.loop.create_future()
+            yield from self.future
         if self.error is not None:
             raise self.error
         return self.result
 
     def settle(self) -> None:
-        if self.future.done():  # cancelled
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
+        self.is_done = True
+        if self.future is not None and not self.future.done():  # or its caller was canceled
+            self.future.set_result(None)
 
 
 class Writer:
@@ -126,7 +129,8 @@ class Writer:
         waiting = _Waiting(None, change=change)
         if self._is_alone and waiting.loop not in self._gathered:
             self._is_alone = False  # for those who come before this caller goes on
-            if self._committed_here(waiting):
+            if self._committed_here([waiting]):
+                waiting.settle()
                 return self._answered(waiting)
         return self._submitted(waiting)
 
@@ -167,21 +171,26 @@ class Writer:
         finally:
             self._is_alone = True
 
-    def _submitted(self, waiting: _Waiting) -> asyncio.Future[Any]:
-        loop, waiting.future = waiting.loop, waiting.loop.create_future()
+    def _submitted(self, waiting: _Waiting) -> _Waiting:
+        loop = waiting.loop
         if (gathered := self._gathered.get(loop)) is None:
             gathered = self._gathered[loop] = []
             loop.call_soon(self._hand_over, loop)
         gathered.append(waiting)
-        return waiting.future
+        return waiting
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         """Do or queue the jobs that the tasks of a loop submitted in its last iteration."""
         gathered = self._gathered.pop(loop)
-        self._is_alone = len(gathered) == 1 and self._committed_here(gathered[0])
-        if self._is_alone:
-            gathered[0].settle()
+        batch, rest = gathered[:BATCH], gathered[BATCH:]
+        if self._committed_here(batch):
+            self._is_alone = len(gathered) == 1
+            _settle(batch)
+            if rest:  # other tasks have their turn first
+                self._gathered[loop] = rest
+                loop.call_soon(self._hand_over, loop)
             return
+        self._is_alone = False
         with self._gate:  # nothing is queued after the end marker
             if not self._closing:
                 self._ensure_started()
@@ -192,12 +201,9 @@ class Writer:
             waiting.error = StoreError(f"{self._path} is closed; open it again")
             waiting.settle()
 
-    def _committed_here(self, waiting: _Waiting) -> bool:
-        """Commit a small append in the thread of its loop; return False if that could take long."""
-        change = waiting.change
-        if change is None or not waiting.is_plain or self._quick < QUICK_COMMITS or not self._in_loop:
-            return False
-        if sum(len(record.body) for record in change.records) > SMALL:
+    def _committed_here(self, batch: list[_Waiting]) -> bool:
+        """Commit small appends in the thread of their loop; return False if that could take long."""
+        if self._quick < QUICK_COMMITS or not self._in_loop or not _are_small(batch):
             return False
         if not self._using.acquire(blocking=False):
             return False
@@ -205,8 +211,8 @@ class Writer:
             if self._queued or self._closing or (db := self._db) is None or not self._begun_at_once(db):
                 return False
             start = time.perf_counter()
-            self._guarded(self._transact, [waiting])
-            self._note_speed(time.perf_counter() - start)
+            self._guarded(self._transact, batch)
+            self._note_speed(time.perf_counter() - start, len(batch))
             self._batches, self._latest = self._batches + 1, time.monotonic()
         except BaseException:  # a signal, which may interrupt the thread of a loop anywhere
             self._disconnect()
@@ -229,8 +235,9 @@ class Writer:
             self._may_wait = True
         return True
 
-    def _note_speed(self, seconds: float) -> None:
-        self._quick = min(self._quick + 1, QUICK_COMMITS) if seconds < QUICK else 0
+    def _note_speed(self, seconds: float, jobs: int) -> None:
+        is_quick = seconds < QUICK + jobs * QUICK_JOB
+        self._quick = min(self._quick + 1, QUICK_COMMITS) if is_quick else 0
 
     def _run(self) -> None:
         more = True
@@ -260,8 +267,7 @@ class Writer:
         with self._using:
             start = time.perf_counter()
             self._write(batch)
-            if len(batch) == 1:
-                self._note_speed(time.perf_counter() - start)
+            self._note_speed(time.perf_counter() - start, len(batch))
             self._batches += 1
         with self._gate:
             self._queued -= len(batch)
@@ -352,8 +358,7 @@ class Writer:
                 waiting.error = waiting.error or translated
 
     def _transact(self, db: apsw.Connection, batch: list[_Waiting]) -> None:
-        """Count and run a batch in one transaction, or in the one that was begun for it."""
-        count_records([waiting.change for waiting in batch if waiting.change is not None])
+        """Run a batch in one transaction, or in the one that was begun for it."""
         if not db.in_transaction:
             db.execute("BEGIN IMMEDIATE")
         if not self._append_together(db, batch):
@@ -408,6 +413,13 @@ class Writer:
         self._heads = changes.Heads()
         if db is not None:
             db.close(True)
+
+
+def _are_small(batch: list[_Waiting]) -> bool:
+    """Return True if all jobs are plain appends, and take little time together."""
+    plain = [waiting.change for waiting in batch if waiting.change is not None and waiting.is_plain]
+    sizes = [sum([len(record.body) for record in change.records]) for change in plain]
+    return len(plain) == len(batch) and max(sizes) <= SMALL and sum(sizes) <= SMALL_BATCH
 
 
 def _note(batch: list[_Waiting], outcomes: Iterable[Any]) -> None:
