@@ -1338,6 +1338,20 @@ MUTANTS = (
         "pass",
         _tests(f"{UNIT}/chat/test_terminal.py"),
     ),
+    Mutant(
+        "append-result-twice",
+        "two results of one call that come together are both stored",
+        "len(set(results)) == len(results)",
+        "True",
+        _tests(f"{UNIT}/session/test_answers.py"),
+    ),
+    Mutant(
+        "append-closed-call",
+        "a result of a call that awaits none is stored",
+        "self._open.issuperset(results)",
+        "True",
+        _tests(f"{UNIT}/session/test_parsed_ids.py"),
+    ),
     # The built-in memory engine.
     Mutant(
         "engine-late-delivery",

@@ -53,8 +53,15 @@ def exceeds(size: int, *values: Any) -> bool:
             continue
         elif kind is dict and size >= len(value):
             size -= len(value)
-            rest += value
-            rest += value.values()
+            for key, item in value.items():  # most are texts, and need not be put into the list
+                if type(key) is str:
+                    size -= len(key)
+                else:
+                    rest.append(key)
+                if type(item) is str:
+                    size -= len(item)
+                elif type(item) not in _SHORT:
+                    rest.append(item)
         elif kind is tuple and size >= len(value):  # most often an empty one
             size -= len(value)
             rest += value

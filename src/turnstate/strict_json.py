@@ -310,12 +310,17 @@ def _copied(value: Any, levels: int) -> Any:
     if kind is str:
         if value.isascii() or _encodable(value):
             return value
-    elif kind is dict:
-        if levels and all(type(key) is str for key in value):
-            return {key: _copied(item, levels - 1) for key, item in value.items()}
-    elif kind is list:
-        if levels:
-            return [_copied(item, levels - 1) for item in value]
+    elif kind is dict and levels:
+        copy: dict[str, Any] = {}
+        for key, item in value.items():
+            if type(key) is not str:
+                break
+            is_sure = type(item) is str and item.isascii()  # the most, so without a call
+            copy[key] = item if is_sure else _copied(item, levels - 1)
+        else:
+            return copy
+    elif kind is list and levels:
+        return [_copied(item, levels - 1) for item in value]
     elif (
         kind is bool
         or value is None

@@ -34,8 +34,8 @@ from ..long_json import exceeds
 from ..message import Message
 from ..search_terms import searchable
 from ..stores.values import Address, Parcel, Position, Record
-from ..tokens import Counter, counter, counter_names, message_cost
-from ..tokens.cost import INLINE, ExactCounter, Meter, off_loop
+from ..tokens import Counter, counter, counter_names
+from ..tokens.cost import INLINE, ExactCounter, message_tokens, off_loop
 from .fold import Fold
 
 __all__ = [
@@ -103,7 +103,7 @@ def _records(
     for entry in entries:
         body = encode(entry, short=short)
         if type(entry) is Message and len(body) <= COUNTED_WHOLE:  # nearly all are
-            made.append(Record(id=entry.id, kind="message", body=body, tokens=Meter(counter).message(entry)))
+            made.append(Record(id=entry.id, kind="message", body=body, tokens=message_tokens(entry, counter)))
             continue
         if isinstance(entry, ModelChange):
             counter = counter_of(entry)
@@ -114,7 +114,7 @@ def _records(
 def _record(entry: Entry, body: bytes, counter: Counter, policy: Policy) -> Record:
     """Return the record of what is not a short message."""
     if isinstance(entry, Answer) and (shown := entry.message):
-        tokens = message_cost(shown, counter).tokens
+        tokens = message_tokens(shown, counter)
         return Record(id=shown.id, kind=kind_of(entry), body=body, tokens=tokens)
     if not isinstance(entry, Message):
         return Record(id=ids.message_id(), kind=kind_of(entry), body=body)
@@ -122,7 +122,7 @@ def _record(entry: Entry, body: bytes, counter: Counter, policy: Policy) -> Reco
     if len(body) > COUNTED_WHOLE:
         limits = OutputLimits.of(policy.reduction, Budget.UNLIMITED.limit)
         as_sent = reduced(entry, counter, limits, handle=partial(output_id, entry))
-    tokens = message_cost(as_sent, counter).tokens
+    tokens = message_tokens(as_sent, counter)
     return Record(id=entry.id, kind="message", body=body, tokens=tokens)
 
 
@@ -142,7 +142,7 @@ def recount(name: str, kind: str, body: bytes, tokens: int) -> int | None:
         return None
     if shown.role == "tool" and len(body) > COUNTED_WHOLE:
         return None
-    right = message_cost(shown, counter(name)).tokens
+    right = message_tokens(shown, counter(name))
     return right if right != tokens else None
 
 

@@ -54,14 +54,10 @@ async def append(
     if expected_version is not None:
         check_whole("expected_version", expected_version, most=TOKENS)
     name = None if key is None else checked(key, "a key")
-
-    def prepared() -> tuple[list[Message], list[Message], Key | None]:
-        given = [message.owned() for message in messages]
-        new = minted(given) if any(map(_is_derived, given)) else given
-        return given, new, None if name is None else Key(name, digest(given))
-
-    large = _are_large(messages)
-    given, new, request = await off_loop(prepared, large=True) if large else prepared()
+    if large := _are_large(messages):
+        given, new, request = await off_loop(partial(_prepared, messages, name), large=True)
+    else:
+        given, new, request = _prepared(messages, name)
     taken: Sequence[Message] = new
     if "tool" in [message.role for message in new]:
         adding = _AddingResults(writer, windows, new, expected_version, request, large=large)
@@ -72,7 +68,16 @@ async def append(
         )
     if receipt.repeated and request is not None:
         return structs.replace(receipt, ids=await _first_ids(writer, receipt, given))
-    return structs.replace(receipt, ids=_ids(zip(given, new, strict=True), taken))
+    return structs.replace(receipt, ids=_ids(given, new, None if taken is new else taken))
+
+
+def _prepared(
+    messages: Sequence[Message], key: str | None
+) -> tuple[list[Message], list[Message], Key | None]:
+    """Return messages that no one else can change, as they are given and as they are stored, and the key."""
+    given = [message.owned() for message in messages]
+    new = minted(given) if any(map(_is_derived, given)) else given
+    return given, new, None if key is None else Key(key, digest(given))
 
 
 def _are_large(messages: Sequence[Message]) -> bool:
@@ -156,14 +161,19 @@ class _AddingResults:
 
     async def added(self) -> Receipt:
         """Add them, on the path as it is known if that is still the path."""
-        known, latest = self._windows.known, self._writer.latest_calls
-        if head := known.head if known else latest.head:
-            calls = known.fold.known_calls(self._messages) if known else latest.known()
-            try:
-                if await self._resolve(calls):
-                    return await self._write(head)
-            except (InvalidMessage, Conflict):
-                pass  # the path may have changed: read it, and check again
+        known, latest, row = self._windows.known, self._writer.latest_calls, self._writer.row
+        head = latest.head
+        try:
+            if head == (row.branch, row.seq) and latest.await_results(self._messages):  # nearly always
+                return await self._write(head)
+            if known:
+                head, calls = known.head, known.fold.known_calls(self._messages)
+            else:
+                calls = latest.known()
+            if head and await self._resolve(calls):
+                return await self._write(head)
+        except (InvalidMessage, Conflict):
+            pass  # the path may have changed: read it, and check again
         return await self._added_to_path()
 
     async def _added_to_path(self) -> Receipt:
@@ -221,16 +231,21 @@ def _entries(messages: Sequence[Message]) -> Sequence[Entry]:
     return entries
 
 
-def _ids(pairs: Iterable[tuple[Message, Message]], taken: Iterable[Message]) -> dict[str, str]:
-    """Return the ids of messages and calls that were stored, by the ids under which they were given."""
-    stored = {message.id for message in taken}
+def _ids(
+    given: Sequence[Message], kept: Sequence[Message], taken: Iterable[Message] | None = None
+) -> dict[str, str]:
+    """Return the ids of messages and calls as they are stored, by those under which they were given.
+
+    Without those that were taken, all were.
+    """
+    stored = None if taken is None else {message.id for message in taken}
     ids: dict[str, str] = {}
-    for given, kept in pairs:
-        if kept.id in stored:
-            ids[given.id] = kept.id
-            if given.tool_calls:
-                for one, other in zip(given.tool_calls, kept.tool_calls, strict=True):
-                    ids[one.id] = other.id
+    for one, other in zip(given, kept, strict=True):
+        if stored is None or other.id in stored:
+            ids[one.id] = other.id
+            if one.tool_calls:
+                for call, stored_call in zip(one.tool_calls, other.tool_calls, strict=True):
+                    ids[call.id] = stored_call.id
     return ids
 
 
@@ -247,7 +262,7 @@ async def _first_ids(writer: SessionWriter, receipt: Receipt, given: Sequence[Me
         for message in given:
             if stored and stored[0].role == message.role and _says(message, stored[0]):
                 pairs.append((message, stored.popleft()))
-        return _ids(pairs, [kept for _, kept in pairs])
+        return _ids([message for message, _ in pairs], [kept for _, kept in pairs])
 
     return await off_loop(found, large=is_large(*given))
 

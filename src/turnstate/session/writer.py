@@ -63,9 +63,14 @@ class LatestCalls:
     """
 
     def __init__(self) -> None:
-        self.head: Position | None = None  # of the path, after the last append of this handle
+        self._written: Receipt | None = None  # by the last append of this handle
         self._messages = list[Message]()
         self._open = set[CallId]()
+
+    @property
+    def head(self) -> Position | None:
+        """The head of the path, after the last append of this handle."""
+        return self._written.head if self._written else None
 
     def add(self, receipt: Receipt, entries: Iterable[Entry]) -> None:
         """Take in what was written."""
@@ -73,17 +78,25 @@ class LatestCalls:
             return
         if self._open and self.head != (receipt.branch, receipt.first - 1):
             self._messages, self._open = [], set()
-        self.head = receipt.head
+        self._written = receipt
         for entry in entries:
             if not isinstance(entry, Message):
                 continue
             if entry.tool_calls:
                 self._messages, self._open = [entry], {call.id for call in entry.tool_calls}
-            elif entry.tool_results and self._open:
+            elif self._open and entry.tool_results:
                 self._messages.append(entry)
-                self._open.difference_update(result.tool_call_id for result in entry.tool_results)
+                self._open.difference_update([result.tool_call_id for result in entry.tool_results])
                 if not self._open:
                     self._messages = []
+
+    def await_results(self, messages: Iterable[Message]) -> bool:
+        """Return True if messages hold nothing but results, each of another call that awaits one."""
+        results = [result.tool_call_id for message in messages for result in message.tool_results]
+        are_new = len(results) == 1 or len(set(results)) == len(results)
+        return (
+            are_new and self._open.issuperset(results) and all(message.role == "tool" for message in messages)
+        )
 
     def known(self) -> KnownCalls:
         """Return the calls, and which of them have results."""
@@ -277,7 +290,7 @@ class SessionWriter:
         each begins again. The model is the one that the records are counted under.
         """
         is_written, refusals = False, self._refusals
-        self._ahead = Position(after[0], after[1] + len(records)), _last_model(records, model)
+        ahead = self._ahead = Position(after[0], after[1] + len(records)), _last_model(records, model)
         self._on_way += 1
         try:
             if self.row.idle:
@@ -294,8 +307,10 @@ class SessionWriter:
                 records=tuple(records),
             )
             receipt = await self.store.commit(change)
-            self._seen(receipt, change)
             is_written = not receipt.repeated
+            if is_written and self._model[0] == after:
+                self._model = ahead
+            self._seen(receipt, change)
             return receipt
         except Conflict as conflict:
             if refusals == self._refusals:
@@ -341,6 +356,8 @@ class SessionWriter:
             end=end,
         )
         receipt = await self.store.commit(change)
+        if not receipt.repeated and self._model[0] == (receipt.branch, receipt.first - 1):
+            self._model = receipt.head, _last_model(change.records, self._model[1])
         self._seen(receipt, change)
         if (fork is not None and fork.parent is not None) or select is not None:
             self.row = await self.store.get(self.at)  # only the store knows the total there
@@ -408,11 +425,9 @@ class SessionWriter:
             self._wrote()
         if receipt.repeated:
             return
-        row, (known, model), records = self.row, self._model, change.records
-        if known == (receipt.branch, receipt.first - 1):
-            self._model = receipt.head, _last_model(records, model)
+        row = self.row
         total = 0 if change.fork else row.total
-        for record in records:
+        for record in change.records:
             total += record.tokens
         self.row = structs.replace(
             row,

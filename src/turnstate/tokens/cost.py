@@ -46,6 +46,7 @@ __all__ = [
     "is_ready",
     "loaded",
     "message_cost",
+    "message_tokens",
     "off_loop",
     "price",
     "tools_cost",
@@ -244,14 +245,21 @@ class Meter:
 
     def message(self, message: Message) -> int:
         """Return the tokens of one message."""
-        counter = self._counter
-        cost = price(message, counter.name, images=self._images)
-        if type(counter) is ExactCounter and cost.quality == "exact":  # nearly always
-            return cost.tokens + counter.tokens(cost.texts)
-        count = count_texts(counter, cost.texts)
+        cost = price(message, self._counter.name, images=self._images)
+        if cost.quality == "exact" and type(self._counter) is ExactCounter:  # nearly always
+            return cost.tokens + self._counter.tokens(cost.texts)
+        count = count_texts(self._counter, cost.texts)
         if not cost.quality == count.quality == "exact":
             self.quality = weaker(self.quality, weaker(cost.quality, count.quality))
         return cost.tokens + count.tokens
+
+
+def message_tokens(message: Message, counter: Counter) -> int:
+    """Count one message as it is sent, without saying how exact the number is."""
+    cost = price(message, counter.name)
+    if type(counter) is ExactCounter:
+        return cost.tokens + counter.tokens(cost.texts)
+    return cost.tokens + count_texts(counter, cost.texts).tokens
 
 
 def message_cost(message: Message, counter: Counter, *, images: ImageRule | None = None) -> Count:

@@ -63,7 +63,8 @@ async def test_long_texts_are_worked_on_in_a_thread_and_short_ones_are_not(
     assert threads.seen
     assert threads.seen == {(name, False): {True} for name, _ in threads.seen}
     threads.seen.clear()
-    await session.append(answers(answer(two, LONG)), key="long")
+    other = await sessions.open(session.id)  # which has to look for the call
+    await other.append(answers(answer(two, LONG)), key="long")
     await session.window(Budget(8_000))
     again = await sessions.open(session.id)
     await again.messages()

@@ -71,12 +71,12 @@ class _Waiting:
     What was gathered is handed over first in the next iteration of the loop, before its callers go on.
     """
 
-    __slots__ = ("alone", "change", "error", "future", "is_done", "is_plain", "job", "loop", "result")
+    __slots__ = ("alone", "change", "error", "future", "is_done", "is_plain", "job", "loop", "result", "size")
 
     def __init__(self, job: Job | None, *, change: Change | None = None, alone: bool = False) -> None:
-        self.job, self.change, self.alone = job, change, alone
-        self.loop = asyncio.get_running_loop()
+        self.job, self.change, self.alone, self.loop = job, change, alone, asyncio.get_running_loop()
         self.is_plain = change is not None and changes.is_plain(change)
+        self.size = sum([len(record.body) for record in change.records]) if change is not None else 0
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_done = False
@@ -417,9 +417,8 @@ class Writer:
 
 def _are_small(batch: list[_Waiting]) -> bool:
     """Return True if all jobs are plain appends, and take little time together."""
-    plain = [waiting.change for waiting in batch if waiting.change is not None and waiting.is_plain]
-    sizes = [sum([len(record.body) for record in change.records]) for change in plain]
-    return len(plain) == len(batch) and max(sizes) <= SMALL and sum(sizes) <= SMALL_BATCH
+    sizes = [waiting.size for waiting in batch if waiting.is_plain]
+    return len(sizes) == len(batch) and max(sizes) <= SMALL and sum(sizes) <= SMALL_BATCH
 
 
 def _note(batch: list[_Waiting], outcomes: Iterable[Any]) -> None:
