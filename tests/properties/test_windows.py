@@ -28,8 +28,8 @@ from turnstate.context.cut import compaction
 from turnstate.context.head import Head
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget, Policy
+from turnstate.context.summary_text import rendered
 from turnstate.context.tally import Tally
-from turnstate.context.wording import rendered
 from turnstate.entry import Cut, Decision, Summary
 from turnstate.errors import ContextOverflow, TurnstateError
 from turnstate.testing import conversations

@@ -11,7 +11,7 @@ from .. import wire_text
 from ..context.reduction import output_id, output_texts
 from ..entry import Entry
 from ..message import Message, ToolCallResult
-from ..report.wording import described
+from ..report.entry_lines import described
 from . import screen
 from .screen import harmless, styled
 

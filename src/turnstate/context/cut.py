@@ -26,10 +26,10 @@ from .digest import Digest, carrying, digest, text
 from .evidence import Evidence
 from .policy import Budget, OutputLimits, Policy, step
 from .summary_prompt import MOST_CHARS
+from .summary_text import shown_summary
 from .tally import Tally
 from .view import View, beside, floor_of, folded, in_force, kept_place, pinned
 from .window import PendingCut, Window
-from .wording import shown_summary
 
 __all__ = [
     "DEFAULT_STRATEGY",

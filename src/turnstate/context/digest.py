@@ -35,7 +35,7 @@ from ..message import Message
 from ..tokens import Counter as TokenCounter
 from . import evidence
 from .evidence import Evidence
-from .wording import WORDINGS, Language, bare, filled, label, line, quoted, word
+from .summary_text import WORDINGS, Language, bare, filled, label, line, quoted, word
 
 __all__ = ["Capacity", "Digest", "Mention", "Mentions", "carrying", "digest", "facts", "folded", "text"]
 

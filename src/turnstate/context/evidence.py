@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ..ids import CallId
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..part import TextPart
-from .wording import line
+from .summary_text import line
 
 __all__ = [
     "EARLIER",

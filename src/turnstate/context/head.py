@@ -21,7 +21,7 @@ from ..tokens import Counter, message_cost, tools_cost
 from ..tokens.cost import REPLY_START
 from ..toolspec import ToolSpec
 from ..value import Value, check_string, refuse
-from .wording import TEMPLATES, bare, label
+from .summary_text import TEMPLATES, bare, label
 
 __all__ = ["OPENER", "Category", "Head", "Preface", "check_tools", "incoming"]
 

@@ -26,10 +26,10 @@ from .collector import Plan, Room, hiding, plan
 from .cut import carried, decided
 from .head import Head, Preface, incoming
 from .policy import COUNTED_WHOLE, Budget, OutputLimits, Policy, check_budget
+from .summary_text import shown_summary
 from .tally import Shown, Tally
 from .view import View, folded, in_force, masks_on, named_scale, scale, serving, since_cut
 from .window import Lead, Window, WindowReport, usage
-from .wording import shown_summary
 
 __all__ = ["LiveWindow", "check", "check_fit", "known_counts"]
 

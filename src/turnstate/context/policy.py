@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr
 from ..catalog import ModelInfo
 from ..errors import InputError
 from ..value import TOKENS, Value, check_kind, check_number, check_string, check_whole, refuse
-from .wording import LANGUAGES, SLOT, TEMPLATES, Language
+from .summary_text import LANGUAGES, SLOT, TEMPLATES, Language
 
 __all__ = ["COUNTED_WHOLE", "Budget", "OutputLimits", "Policy", "Reduction", "check_budget", "step"]
 

@@ -28,7 +28,7 @@ from ..value import Value
 from .digest import Digest, facts
 from .policy import Policy
 from .summary_prompt import SummaryRequest, request
-from .wording import bare, filled, visible
+from .summary_text import bare, filled, visible
 
 __all__ = [
     "Failures",

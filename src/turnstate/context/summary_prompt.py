@@ -17,7 +17,7 @@ from ..ids import UNKNOWN_TIME, CallId, MessageId, derived_id
 from ..message import Message
 from ..part import ReasoningPart
 from ..value import Value
-from .wording import line, visible, word
+from .summary_text import line, visible, word
 
 __all__ = ["MOST_CHARS", "SECTIONS", "SummaryRequest", "excerpt", "request", "shortened"]
 

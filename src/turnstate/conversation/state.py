@@ -19,9 +19,9 @@ from ..context.live_window import LiveWindow
 from ..context.manager import StateManager
 from ..context.policy import Budget, Policy
 from ..context.summary import with_facts
+from ..context.summary_text import filled
 from ..context.turns import note
 from ..context.window import Window
-from ..context.wording import filled
 from ..entry import (
     CANCELLED,
     Answer,

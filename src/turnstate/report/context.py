@@ -28,7 +28,7 @@ from ..session import Session, SessionManager
 from ..stores.port import Log
 from ..stores.values import SessionRow
 from ..tokens import counter
-from .wording import cut_reason
+from .entry_lines import cut_reason
 
 __all__ = ["CATEGORIES", "ContextReport", "Decided", "context_of", "read_context", "read_path"]
 

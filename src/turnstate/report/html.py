@@ -23,10 +23,10 @@ from ..message import Message, ToolCallResult
 from ..part import ReasoningPart
 from ..plain_text import counted, first_words, harmless
 from .context import CATEGORIES, ContextReport
+from .entry_lines import cut_reason, described
 from .page import Page
 from .plot import bar, requests_plot
 from .tree import Mark, TreeBranch
-from .wording import cut_reason, described
 
 __all__ = ["html_page"]
 

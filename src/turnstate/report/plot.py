@@ -11,7 +11,7 @@ from html import escape
 
 from ..entry import Cut
 from ..log.replay import Request
-from .wording import cut_reason
+from .entry_lines import cut_reason
 
 __all__ = ["bar", "requests_plot"]
 

@@ -17,7 +17,7 @@ from ..log.path import entry_of, message_of, rows_forwards, spans
 from ..plain_text import first_words
 from ..stores.port import Log
 from ..stores.values import MESSAGE, BranchRow, Row, SessionRow, Span
-from .wording import cut_reason, described
+from .entry_lines import cut_reason, described
 
 __all__ = ["Mark", "Tree", "TreeBranch", "TreeReader", "own_span", "read_tree"]
 

@@ -47,7 +47,7 @@ from .names import (
     idle_milliseconds,
     model_change,
 )
-from .opening import Open, Opening
+from .open import Open, Opening
 from .session import Session
 from .snapshots import SnapshotWriter, described, from_snapshot
 from .state import State, owner_address

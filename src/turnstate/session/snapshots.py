@@ -22,7 +22,7 @@ from ..context.digest import Digest
 from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.snapshot import ContextSnapshot, snapshot
-from ..context.wording import bare, rendered
+from ..context.summary_text import bare, rendered
 from ..entry import INTERRUPTED, Answer, Bootstrap, Cut, Entry, ModelChange, Prompt, Summary
 from ..errors import EpochEnded, InputError, NotFound, TurnstateError
 from ..ids import MessageId

@@ -21,7 +21,7 @@ from turnstate.context.digest import (
     text,
 )
 from turnstate.context.policy import Policy
-from turnstate.context.wording import filled
+from turnstate.context.summary_text import filled
 from turnstate.errors import InputError
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.testing import conversations

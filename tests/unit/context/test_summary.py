@@ -15,8 +15,8 @@ from turnstate.context.policy import Budget, Policy
 from turnstate.context.snapshot import ContextSnapshot
 from turnstate.context.summary import Failures, Refusal, SummaryRequest, accepted, request
 from turnstate.context.summary_prompt import SECTIONS
+from turnstate.context.summary_text import bare, filled, label, rendered
 from turnstate.context.window import Window
-from turnstate.context.wording import bare, filled, label, rendered
 from turnstate.ids import UNKNOWN_TIME, MessageId
 from turnstate.message import Message
 from turnstate.part import TextPart

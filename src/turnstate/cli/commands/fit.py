@@ -15,7 +15,7 @@ from ... import catalog, tokens
 from ...cli_kit import screen
 from ...context import Budget, Policy, StateManager
 from ...context.fit import FILL, Fitted, fitted_document
-from ...context.wording import LANGUAGES, Language
+from ...context.summary_text import LANGUAGES, Language
 from ...errors import ContextOverflow, InvalidConversation
 from ...formats.port import Format
 from ...tokens import Counter

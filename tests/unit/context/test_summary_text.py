@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cases import each
 
-from turnstate.context.wording import cut, filled, line, quoted, shown_summary, visible, word
+from turnstate.context.summary_text import cut, filled, line, quoted, shown_summary, visible, word
 from turnstate.tokens import counter, message_cost
 from turnstate.tokens.counter import Count
 

@@ -1,7 +1,7 @@
-"""The wording of summaries: phrases by language, the template around a summary, and quoted words in it.
+"""The text of summaries: phrases by language, the template around a summary, and quoted words in it.
 
 A cut records the bare text; the template, such as ``[Memory Summary] … {summary}``, is put around it when
-a window is made, so that a change of wording needs no new cut. Texts that come back from a model, or from
+a window is made, so that another wording needs no new cut. Texts that come back from a model, or from
 a list of messages from elsewhere, may bring the template along: it is removed before it is put on, and
 never doubled. Words that came from outside are one clean line, in quotation marks that they cannot close.
 """
