@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import session_disk, session_latency, session_length, session_reads, session_throughput
+from . import session_cold, session_disk, session_latency, session_length, session_reads, session_throughput
 from .peer_process import ROOT, PeerMissing
 from .session_contest import OnDisk, file_system
 from .session_ours import Ours
@@ -40,6 +40,7 @@ def main() -> None:
         quick = [one for one in peers if one not in slow]
         session_length.report(ours, [raw, *quick], slow, folder)
         session_reads.report(ours, raw, quick, folder)
+        session_cold.report(_made(folder / "cold"))
         grown = Raw(_made(folder / "grown"), grown=True)
         session_latency.report([ours, raw, grown, *quick], folder)
         grown.end()

@@ -30,7 +30,8 @@ PEERS = ("openai-agents", "LangGraph")
 OURS = "Turnstate"
 
 _TITLE = re.compile(
-    r"(?:Append|Catching|Cold|Counts|Disk|First page|\d+ clients|One |Open|The s|Throughput|Windows|Without )"
+    r"(?:Append|Catching|Cold|Counts|Disk|First page|\d+ clients|One |Open|Read"
+    r"|The s|Throughput|Windows|Without )"
 )
 """How the line above a table begins; other lines there belong to the table before it, or explain."""
 

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))  # the benches are no part of
 
 from bench import (
     peer_process,
+    session_cold,
     session_contest,
     session_disk,
     session_latency,
@@ -288,3 +289,11 @@ def test_length_reads_latency_throughput_and_disk_are_reported_without_peers(
     ):
         assert f"goal: {said}" in printed
     assert printed.count("WAL FULL") >= 6
+
+
+def test_a_cold_file_is_read_and_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session_cold.report(tmp_path, sessions=session_cold.FIRST + 4)
+    printed = capsys.readouterr().out
+    for name in (session_cold.COLD, session_cold.WARM, session_cold.THREADS):
+        assert f"\n{name}  " in printed
+    assert "goal: file not in memory: 999 of 1,000" in printed

@@ -20,7 +20,7 @@ from turnstate.stores.port import SMALL
 from turnstate.stores.sqlite import SqliteStore
 from turnstate.stores.sqlite import readers as readers_module
 from turnstate.stores.sqlite.connection import migrate
-from turnstate.stores.sqlite.readers import QUICK, QUICK_READS, Readers, TooLarge
+from turnstate.stores.sqlite.readers import QUICK, QUICK_AFTER_DISK, QUICK_READS, Readers, TooLarge
 
 
 def thread(_: apsw.Connection) -> str:
@@ -39,9 +39,9 @@ def readers(tmp_path: Path) -> Iterator[Readers]:
 async def warm(readers: Readers) -> None:
     """Read until the next small read is made in the loop's thread."""
     while await readers.run(thread, here=thread) != "MainThread":
-        readers._note_speed(0)
+        readers._note_speed(0, 0)
     for _ in range(2 * QUICK_READS):  # whatever the machine does meanwhile
-        readers._note_speed(0)
+        readers._note_speed(0, 0)
 
 
 def test_a_small_read_is_made_in_the_loop_after_some_that_were_quick(readers: Readers) -> None:
@@ -68,6 +68,27 @@ def test_two_slow_reads_send_the_next_ones_to_a_thread(readers: Readers) -> None
     assert asyncio.run(scene()) == ["MainThread", "turnstate-reader"]
 
 
+def test_a_read_from_the_disk_sends_the_next_ones_to_a_thread(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = 0
+
+    def from_disk(_: apsw.Connection) -> None:
+        nonlocal blocks
+        blocks += 8
+
+    async def scene() -> int:
+        await warm(readers)
+        monkeypatch.setattr(readers_module, "_waits", lambda: (0.0, blocks))
+        await readers.run(from_disk, here=from_disk)
+        others = 0
+        while await readers.run(thread, here=thread) != "MainThread":
+            others += 1
+        return others
+
+    assert asyncio.run(scene()) == QUICK_AFTER_DISK
+
+
 @pytest.mark.parametrize(("longest", "expected"), [(0.0, 10), (3_600.0, 0)])
 def test_reads_in_the_loop_let_the_other_tasks_have_their_turn_now_and_then(
     longest: float, expected: int, readers: Readers, monkeypatch: pytest.MonkeyPatch
@@ -86,7 +107,7 @@ def test_reads_in_the_loop_let_the_other_tasks_have_their_turn_now_and_then(
         await warm(readers)
         other = asyncio.ensure_future(take_turns())
         for _ in range(20):
-            readers._note_speed(0)
+            readers._note_speed(0, 0)
             assert await readers.run(thread, here=thread) == "MainThread"
         other.cancel()
         return turns

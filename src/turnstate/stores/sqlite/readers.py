@@ -6,15 +6,17 @@ costs more than most queries. Whoever reads several things puts them into one jo
 the store, so that opening needs no other.
 
 A small query is made in the thread of its loop instead, once several waited for nothing: then the file is in
-memory. If two of the next ones wait for the disk, those after them go to a thread again. It waits for no
-lock there, and what turns out to be large is left to a thread before it is read. Whoever reads on and on lets
-the other tasks of the loop have their turn now and then, since such a query does not wait for anything.
+memory. After one that read from the disk, or two that waited for something else, the next ones go to a thread
+again. A query waits for no lock there, and what turns out to be large is left to a thread before it is read.
+Whoever reads on and on lets the other tasks of the loop have their turn now and then, since such a query does
+not wait for anything.
 """
 
 from __future__ import annotations
 
 import asyncio
 import queue
+import resource
 import threading
 import time
 from collections.abc import Callable
@@ -37,6 +39,8 @@ Query = Callable[[apsw.Connection], T]
 
 THREADS = 4
 
+_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
+
 QUICK, QUICK_READS = 0.000_5, 8
 """Seconds that a quick query waits at most, and how many of these allow one in the loop's thread.
 
@@ -44,9 +48,14 @@ A file that is in memory is not waited for at all. One slow query among many qui
 processor, so twice as many as needed are remembered, and a slow one takes half of them back.
 """
 
+QUICK_AFTER_DISK = 32
+"""How many quick queries allow it after one that read from the disk: the file is not in memory as a whole."""
 
-LONGEST_TURN = 0.001
-"""Seconds of queries in the loop's thread after which the other tasks of the loop have their turn."""
+LONGEST_TURN = 0.000_25
+"""Seconds of queries in the loop's thread after which the other tasks of the loop have their turn.
+
+A task that sleeps needs two turns to go on.
+"""
 
 
 class TooLarge(Exception):
@@ -169,17 +178,17 @@ class Readers:
 
     def _read_small(self, job: Query[T]) -> T:
         """Run a small query in a thread, and note whether it was quick."""
-        start = _waited()
+        start = _waits()
         try:
             return self._read(job)
         finally:
-            self._note_speed(_waited() - start)
+            self._note_speed(*_waited(start))
 
     def _read_here(self, job: Query[T]) -> tuple[T] | None:
         """Run a small query in the thread of its loop; None if a thread has to do it or report an error."""
         if not self._using.acquire(blocking=False):
             return None
-        start, db = _waited(), self._here
+        start, db = _waits(), self._here
         try:
             return (_in_snapshot(db, job),) if db is not None else None
         except (*FAULTS, TooLarge):
@@ -190,14 +199,19 @@ class Readers:
             raise
         finally:
             self._using.release()
-            self._note_speed(_waited() - start)
+            self._note_speed(*_waited(start))
 
     def _end_turn(self) -> None:
         self._turn = None
 
-    def _note_speed(self, waited: float) -> None:
-        quick = self._quick + 1 if waited < QUICK else self._quick - QUICK_READS
-        self._quick = max(0, min(quick, 2 * QUICK_READS))
+    def _note_speed(self, seconds: float, blocks: int) -> None:
+        """Note how long a query waited, and how many blocks it read from the disk."""
+        if blocks:
+            self._quick = QUICK_READS - QUICK_AFTER_DISK
+        elif seconds < QUICK:
+            self._quick = min(self._quick + 1, 2 * QUICK_READS)
+        elif self._quick > 0:
+            self._quick = max(0, self._quick - QUICK_READS)
 
     def _connection(self) -> apsw.Connection:
         db: apsw.Connection | None = getattr(self._local, "db", None)
@@ -216,9 +230,18 @@ def _in_snapshot(db: apsw.Connection, job: Query[T]) -> T:
             db.execute("ROLLBACK")
 
 
-def _waited() -> float:
-    """Return the seconds in which this thread did nothing, since some moment."""
-    return time.perf_counter() - time.thread_time()
+def _waits() -> tuple[float, int]:
+    """Return the seconds in which this thread did nothing, and the blocks that it read from disks.
+
+    Both are counted from some moment on; only Linux counts the blocks.
+    """
+    blocks = resource.getrusage(_THREAD).ru_inblock if _THREAD is not None else 0
+    return time.perf_counter() - time.thread_time(), blocks
+
+
+def _waited(start: tuple[float, int]) -> tuple[float, int]:
+    seconds, blocks = _waits()
+    return seconds - start[0], blocks - start[1]
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
