@@ -1,9 +1,9 @@
 """Tokens: how many a text, a message or a whole request has, and how far to trust the number.
 
 `counter` finds a counter by name: ``o200k_base`` and ``cl100k_base`` are exact, ``estimate`` and
-``estimate:claude`` (or another family) need no vocabulary. `counter_for` finds that of a model.
-`message_cost` and `conversation_cost` count what is sent; `Calibrated` learns what a provider's
-own tokens are worth, and `Calibration` moves a budget by it in steps.
+``estimate:claude`` (or another family) need no vocabulary. `counter_for` finds the counter of a model.
+`message_cost` and `conversation_cost` count what is sent. `Calibrated` learns how many tokens a provider
+reports for each one that we count, and `Calibration` adjusts a budget by this factor in steps.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def counter_names() -> list[str]:
 
 
 def counter(name: str) -> Counter:
-    """Find a counter by its name; the names of models are not counters, `counter_for` takes these."""
+    """Find a counter by name; for the name of a model, use `counter_for`."""
     if not isinstance(name, str):
         raise UnknownName(f"a counter's name is text, not {type(name).__name__}; there are {_names()}")
     if name in VOCABULARIES:
@@ -62,5 +62,5 @@ def _names() -> str:
 
 
 def counter_for(model: str) -> Counter:
-    """Find the counter of a model; an unknown model is estimated."""
+    """Find the counter of a model; the tokens of an unknown model are estimated."""
     return counter(catalog.model(model).counter)

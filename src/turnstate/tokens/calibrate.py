@@ -1,13 +1,13 @@
-"""What a counter's tokens are worth at a provider, learnt from the usage that it reports.
+"""The ratio of a provider's tokens to ours, learned from the usage that it reports.
 
-Counts are made once and stored, so calibration never touches them: it is a factor on the
-*budget*. When the provider reports 1.2 tokens for each one that we counted, a window of 120,000
-holds 100,000 of ours. Each report moves the factor by a share, large at first and small later;
-a single absurd one (a cache reported as zero, a counter gone wrong) is bounded before it counts.
+Counts are made once and stored, so calibration never changes them: it is a factor on the *budget*.
+If the provider reports 1.2 tokens for each one that we counted, a window of 120,000 tokens holds
+100,000 of ours. Each report moves the factor, by much at first and by little later. A single absurd
+report (a cache reported as zero, a broken counter) is bounded before it is used.
 
-A budget that followed every report would be another one for every request. `Calibration` learns from all of
-them, but applies what it learned in steps: when a cut changes the request anyway, or when the error has
-become too large to keep.
+A budget that followed every report would change with every request. `Calibration` learns from all reports
+but applies what it learned in steps: when a cut changes the request anyway, or when the error has become
+too large to ignore.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from .counter import Count
 __all__ = ["Calibrated", "Calibration"]
 
 _SLOWEST = 0.1
-"""The least weight of a new report: the last twenty or so decide, so a model change is noticed."""
+"""The minimum weight of a new report: about the last twenty dominate, so a change of model is noticed."""
 
 _STRIDE = 1.5
-"""One report says at most this many times, or one over it, what the earlier ones said."""
+"""A report counts as at most this many times what the earlier ones showed, and at least its inverse."""
 
 _FACTORS = (0.25, 4.0)
-"""No two tokenizers in use are further apart: beyond that, one of the numbers is not what it says."""
+"""The range of factors: no two tokenizers in use differ by more, so beyond it a number must be wrong."""
 
 BAND = 0.05
-"""An error of the budget that is left alone until the next cut."""
+"""The relative error of the budget that is tolerated until the next cut."""
 
 TELLING = 0.1
-"""Of its limit: what a smaller request costs beyond its words says little about one that is full."""
+"""The share of its limit that a request must fill: the overhead of a small one says little about others."""
 
 LEAST_APPLIED = 0.7
-"""No counter of ours is a third too high; a provider that reports less leaves out what it had cached."""
+"""The minimum factor: none of our counters is a third too high; a lower report omits cached tokens."""
 
 ENOUGH = 3
-"""Reports before a budget grows; it shrinks after the first, since a request must not be too long."""
+"""Reports before a budget may grow; it shrinks after the first, since a request must not be too long."""
 
 
 class Calibrated(Struct, frozen=True):
-    """Provider tokens for each counted one, and how many reports taught it."""
+    """The provider's tokens for each one that we count, and the number of reports behind this factor."""
 
     factor: float = 1.0
     samples: int = 0
@@ -58,7 +58,7 @@ class Calibrated(Struct, frozen=True):
         check_whole("Calibrated.samples", self.samples, most=TOKENS)
 
     def observe(self, counted: int, reported: int) -> Calibrated:
-        """Learn from one request: what we counted for it, what the provider reported."""
+        """Learn from one request: the tokens we counted and the tokens the provider reported."""
         if counted <= 0 or reported <= 0:
             raise InputError(
                 f"{reported} reported for {counted} counted tokens teaches nothing: both must be above 0"
@@ -71,11 +71,11 @@ class Calibrated(Struct, frozen=True):
         return Calibrated(_bounded(factor, *_FACTORS), self.samples + 1)
 
     def budget(self, tokens: int) -> int:
-        """Return the counted tokens that fit into this many of the provider's."""
+        """Return how many of our tokens fit into `tokens` of the provider's."""
         return max(0, int(tokens / self.factor))
 
     def reported(self, count: Count) -> Count:
-        """Predict what the provider will report for a count; the count itself until something was learned."""
+        """Predict what the provider will report for a count; before any report, the count itself."""
         if not self.samples and self.factor == 1.0:
             return count
         exactly = round(count.tokens * self.factor, 6)  # 10 x 1.1 is 11, not a hair more
@@ -83,7 +83,7 @@ class Calibrated(Struct, frozen=True):
 
 
 class Calibration(Struct, frozen=True):
-    """What was learned of one model in one counter, and the factor that budgets are made with."""
+    """What was learned about one model with one counter, and the factor that is applied to budgets."""
 
     counter: str
     learned: Calibrated = Calibrated()
@@ -102,17 +102,17 @@ class Calibration(Struct, frozen=True):
         return Calibration(self.counter, learned, wanted)
 
     def budget(self, tokens: int) -> int:
-        """Return the counted tokens that fit into this many of the provider's."""
+        """Return how many of our tokens fit into `tokens` of the provider's."""
         return tokens if self.applied == 1.0 else max(1, min(TOKENS, int(tokens / self.applied)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a log has it."""
+        """Return it as stored in a log."""
         factor, samples = self.learned.factor, self.learned.samples
         return {"counter": self.counter, "factor": factor, "samples": samples, "applied": self.applied}
 
     @classmethod
     def of(cls, recorded: Mapping[str, Any] | None, counter: str) -> Calibration:
-        """Return what a log has; a new one if that is of another counter, or nothing that can be used."""
+        """Restore it from a log; start over if the record is for another counter or unusable."""
         if not isinstance(recorded, Mapping) or recorded.get("counter") != counter:
             return cls(counter)
         try:

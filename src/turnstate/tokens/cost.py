@@ -1,17 +1,17 @@
-"""What a message costs as it is sent: all that reaches the model, and nothing that does not.
+"""The cost of a message in tokens: everything that reaches the model, and nothing else.
 
 Text, reasoning, the names and arguments of calls, results, tool definitions, media and the frame
-that a provider puts around each message are counted; ids, timestamps and what a document said
-beside the message are not sent and cost nothing. Costs add up: a conversation is the sum of its
-messages, its tools, and the start of the reply, so that a running total stays true.
+that a provider puts around each message are counted. Ids, timestamps and what a document contained
+beyond the message cost nothing. Costs are additive: a conversation costs the sum of its messages,
+its tools, and the start of the reply, so a running total stays correct.
 
 Exact counts are those of the open vocabularies ``o200k_base`` and ``cl100k_base``, which are compiled into
-the tokenizer's package, so nothing is read or downloaded. A count is exact for every text, and takes time
-in proportion to its length: a run of ten million spaces, too. Names of special tokens, such as
-``<|endoftext|>``, are counted as ordinary text, which they are in a message.
+the tokenizer package, so nothing is read or downloaded. A count is exact for every text and takes time
+proportional to its length, even for ten million spaces. Names of special tokens, such as ``<|endoftext|>``,
+are counted as ordinary text, which they are in a message.
 
-Long texts are counted in a thread, so that an event loop stays free; so is the first one, which loads a
-vocabulary: that takes 0.1 to 0.3 seconds, in which the tokenizer holds Python's lock.
+Long texts are counted in a thread so that the event loop stays free. So is the first text, which loads a
+vocabulary: this takes 0.1 to 0.3 seconds, in which the tokenizer holds the GIL.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ __all__ = [
     "tools_cost",
 ]
 
-# The exact counter. A vocabulary is loaded once, at its first use, by whichever thread comes first.
+# The exact counter. A vocabulary is loaded once, on first use, by whichever thread comes first.
 
 VOCABULARIES = ("cl100k_base", "o200k_base")
 
 loaded: dict[str, Callable[[str], int]] = {}
-"""The functions that count, of the vocabularies that are in memory, by name."""
+"""The counting functions of the loaded vocabularies, by name."""
 
 _loading = threading.Lock()
 
@@ -74,7 +74,7 @@ class ExactCounter(Struct, frozen=True):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the vocabulary is in memory; the first count loads it."""
+        """True if the vocabulary is in memory; the first count loads it."""
         return self.name in loaded
 
     def count(self, text: str) -> Count:
@@ -82,11 +82,11 @@ class ExactCounter(Struct, frozen=True):
         count = loaded.get(self.name) or _load(self.name)
         try:
             return Count(count(text))
-        except UnicodeEncodeError:  # of lone surrogates, which are no text
+        except UnicodeEncodeError:  # lone surrogates, which are not text
             return Count(count(strict_json.clean(text)))
 
     def tokens(self, texts: Sequence[str]) -> int:
-        """Return the tokens of texts, each counted on its own, as a plain number."""
+        """Return the total tokens of texts, each counted by itself, as a plain number."""
         count = loaded.get(self.name) or _load(self.name)
         try:
             return sum(map(count, texts))
@@ -95,7 +95,7 @@ class ExactCounter(Struct, frozen=True):
 
 
 def _load(name: str) -> Callable[[str], int]:
-    """Return the function that counts, loading the vocabulary if no other thread has."""
+    """Return the counting function, loading the vocabulary unless another thread has."""
     with _loading:
         if name not in loaded:
             loaded[name] = _tokenizer(name)
@@ -103,9 +103,9 @@ def _load(name: str) -> Callable[[str], int]:
 
 
 def _tokenizer(name: str) -> Callable[[str], int]:
-    import toktok  # with the first vocabulary, not with `import turnstate`
+    import toktok  # imported with the first vocabulary, not with `turnstate`
 
-    # Its public `batch_count` hands the texts to a pool of threads, which takes longer than most counts.
+    # The public `batch_count` hands texts to a thread pool, which takes longer than most counts.
     count: Callable[[str], int] = toktok._encoding(name).count
     return count
 
@@ -115,20 +115,20 @@ def _tokenizer(name: str) -> Callable[[str], int]:
 T = TypeVar("T")
 
 INLINE = 20_000
-"""Characters that are counted on the spot: two milliseconds by the estimator, which no user notices."""
+"""The most characters counted on the event loop: two milliseconds in the estimator, which no user notices."""
 
 
 async def off_loop(work: Callable[[], T], *, large: bool) -> T:
-    """Do large work in a thread and small work at once; in a thread without a loop, all work."""
+    """Run large work in a thread and small work inline; without a running loop, run everything inline."""
     if not large:
         return work()
-    import asyncio  # a process that runs a loop has it loaded already
+    import asyncio  # already imported in a process that runs a loop
 
     return await asyncio.to_thread(work) if asyncio._get_running_loop() else work()
 
 
 def is_large(*values: Any) -> bool:
-    """Return True if values hold more text than is processed inline, looking at no more than that."""
+    """Return True if values hold more text than is processed inline, reading no further than needed."""
     return exceeds(INLINE, *values)
 
 
@@ -138,54 +138,54 @@ def is_ready(counter: Counter) -> bool:
 
 
 async def count_off_loop(counter: Counter, text: str) -> Count:
-    """Count a text, in a thread if it is long or if a vocabulary has to be loaded for it."""
+    """Count a text, in a thread if it is long or if the vocabulary is not loaded yet."""
     return await off_loop(lambda: counter.count(text), large=len(text) > INLINE or not is_ready(counter))
 
 
 # Messages as they are sent.
 
-# OpenAI publishes the frame of a message: three tokens and the role, and three to start the
-# reply; and of functions: seven each and twelve for the block. Other providers are close to it.
+# OpenAI publishes the overhead of a message (three tokens and the role, and three to start the
+# reply) and of functions (seven each, and twelve for the block). Other providers are close to it.
 MESSAGE_FRAME = 4
 REPLY_START = 3
 TOOL_FRAME = 7
 TOOLS_BLOCK = 12
 
 CALL_FRAME = 8
-"""What turns text into a call: whom it is for, that JSON follows, where it ends."""
+"""The tokens that turn text into a call: its recipient, the marker for JSON, and its end."""
 
 RESULT_FRAME = 4
-"""Every result goes out as a message of its own, whichever message of ours it is in."""
+"""The frame of a result: each is sent as a message of its own, whichever of our messages holds it."""
 
 FILE_UNKNOWN = 9_200
-"""A file that is only referred to: taken for a document of four pages, 2,300 tokens each."""
+"""A file that is only a reference is assumed to be a document of four pages, 2,300 tokens each."""
 
 SIGNATURE_CHARACTERS = 5
-"""Characters of a sealed thought for one of its tokens: base64 of about four bytes a token."""
+"""Characters per token of encrypted reasoning: base64 of about four bytes a token."""
 
-# Bytes for a token. Text: as it reads. Sound and film: 32 and 260 tokens a second at common
-# rates. The rest is taken for a document with pictures: a page has 60 kB and 2,300 tokens.
+# Bytes per token. Text: as it reads. Audio and video: 32 and 260 tokens a second at common
+# rates. Anything else is assumed to be a document with images: a page has 60 kB and 2,300 tokens.
 _BYTES_OF_TEXT, _BYTES_OF_RECORDING, _BYTES_OF_DOCUMENT = 4, 400, 26
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml")
 
 
 class Price(Struct):
-    """What a message costs: tokens that are known without counting, and the texts to count."""
+    """The cost of a message: tokens that are known without counting, and the texts to count."""
 
     tokens: int
     texts: list[str]
     quality: Quality = "exact"
 
     def estimated(self, tokens: int) -> None:
-        """Add what no counter counts."""
+        """Add an estimate for something that no counter can count."""
         self.tokens += tokens
         self.quality = "estimated"
 
 
 def price(message: Message, counter: str, *, images: ImageRule | None = None) -> Price:
-    """Return what a message costs as it is sent, before its texts are counted.
+    """Return the cost of a message as it is sent, before its texts are counted.
 
-    `images` prices pictures, by default as the provider of the counter with that name.
+    `images` prices images; the default is the rule of the counter's provider.
     """
     content = message.content
     texts: list[str] = []
@@ -227,16 +227,16 @@ def _add_parts(price: Price, parts: Iterable[Part], counter: str, images: ImageR
 
 
 def count_texts(counter: Counter, texts: Sequence[str]) -> Count:
-    """Count several texts, each on its own, and return the sum."""
+    """Count several texts, each by itself, and return the sum."""
     if isinstance(counter, ExactCounter):
         return Count(counter.tokens(texts))
     return total(map(counter.count, texts))
 
 
 class Meter:
-    """Counts messages as they are sent; ``quality`` is that of the weakest count so far.
+    """Counts messages as they are sent; ``quality`` is the quality of the weakest count so far.
 
-    ``images`` prices pictures, by default as the counter's provider does.
+    ``images`` prices images; the default is the rule of the counter's provider.
     """
 
     def __init__(self, counter: Counter, *, images: ImageRule | None = None) -> None:
@@ -255,7 +255,7 @@ class Meter:
 
 
 def message_tokens(message: Message, counter: Counter) -> int:
-    """Count one message as it is sent, without saying how exact the number is."""
+    """Count one message as it is sent, without the quality of the count."""
     cost = price(message, counter.name)
     if type(counter) is ExactCounter:
         return cost.tokens + counter.tokens(cost.texts)
@@ -263,13 +263,13 @@ def message_tokens(message: Message, counter: Counter) -> int:
 
 
 def message_cost(message: Message, counter: Counter, *, images: ImageRule | None = None) -> Count:
-    """Count one message as it is sent; `images` prices pictures, by default as the counter's provider."""
+    """Count one message as it is sent; `images` prices images, by default by the provider's rule."""
     meter = Meter(counter, images=images)
     return Count(meter.message(message), meter.quality)
 
 
 def tools_cost(tools: Iterable[ToolSpec], counter: Counter) -> Count:
-    """Count tool definitions; none at all cost nothing."""
+    """Count tool definitions; an empty list costs nothing."""
     costs = [_tool(tool, counter) for tool in tools]
     return Count(TOOLS_BLOCK) + total(costs) if costs else Count()
 
@@ -293,7 +293,7 @@ def _tool(tool: ToolSpec, counter: Counter) -> Count:
 
 
 def _file(file: FilePart) -> int:
-    """Judge a file by its size and type: its bytes never reach the model as base64."""
+    """Estimate a file by its size and type; its bytes never reach the model as base64."""
     if file.data is None:
         return FILE_UNKNOWN
     kind = file.media_type or ""

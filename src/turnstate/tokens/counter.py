@@ -1,8 +1,8 @@
-"""The port of every way of counting.
+"""The interface of all token counters.
 
-A counter turns text into a `Count`: a number of tokens and how far to trust it. A count is
-*exact* when the model's own vocabulary gave it, *reported* when the provider said so, and
-*estimated* otherwise. Counts add up, and a sum is only as good as its weakest part.
+A counter turns text into a `Count`: a number of tokens and how far to trust it. A count is *exact*
+if it comes from the model's own vocabulary, *reported* if it comes from the provider, and *estimated*
+otherwise. Counts can be added, and a sum is only as good as its weakest part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STRENGTH: dict[Quality, int] = {"estimated": 0, "reported": 1, "exact": 2}
 
 
 class Count(Struct, frozen=True):
-    """A number of tokens that says how it came about; nothing at all is an exact zero."""
+    """A number of tokens and its quality; the default is an exact zero."""
 
     tokens: int = 0
     quality: Quality = "exact"
@@ -32,15 +32,15 @@ class Count(Struct, frozen=True):
 
 
 class Counter(Protocol):
-    """Counts text. The name says which vocabulary or model family the numbers are in."""
+    """Counts the tokens of text for the vocabulary or model family that its name identifies."""
 
     @property
     def name(self) -> str:
-        """The name under which `turnstate.tokens.counter` finds it again."""
+        """The name by which `turnstate.tokens.counter` finds it."""
         ...
 
     def count(self, text: str) -> Count:
-        """Count the tokens of a text, on its own."""
+        """Count the tokens of a text by itself."""
         ...
 
 
@@ -50,5 +50,5 @@ def weaker(one: Quality, other: Quality) -> Quality:
 
 
 def total(counts: Iterable[Count]) -> Count:
-    """Add counts up."""
+    """Return the sum of counts."""
     return sum(counts, Count())

@@ -1,11 +1,11 @@
 """Counting without a vocabulary, for models that publish none.
 
-A text is cut into pieces as tokenizers cut it (`shape`), and each piece is priced by its kind: so
-much for its first characters together, so much for each further one. The prices are in tokens of
-``o200k_base``, fitted by least squares over English, code, JSON, Japanese, Chinese and a dozen
-other languages; the price of a word is close to 1 because a common word *is* one token. A model
-family that cuts finer or coarser has a factor on top. For English, code, JSON, Japanese and
-Chinese an estimate is mostly within 5 % and seldom beyond 15 %; a short or odd text can be.
+`pieces_of` splits a text as tokenizers do, and each piece is priced by its kind: one price for its
+first characters together, another for each further one. Prices are in tokens of ``o200k_base``, fitted
+by least squares over English, code, JSON, Japanese, Chinese and a dozen other languages. The price of
+a word is close to 1 because a common word *is* one token. A model family that splits text more finely
+or coarsely has a factor on top. For English, code, JSON, Japanese and Chinese, an estimate is mostly
+within 5% and rarely off by more than 15%; for a short or odd text it can be.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["FACTORS", "LONGEST", "Estimator", "estimator", "pieces_of"]
 
 
 LONGEST = 16
-"""Letters in one piece: hardly any word is as long, so this many are part of something else."""
+"""The most letters in one piece: hardly any word is as long, so this many are part of something else."""
 
-# Characters that are mostly inside a longer word of the vocabulary, found by counting; the
-# others, rare or traditional, take a token or two of their own.
+# Characters that are mostly part of a longer word in the vocabulary, found by counting; the
+# others, rare or traditional, take a token or two each.
 _COMMON_HAN = (
     "的一用是不数有了在中人以可文我要行定使日上个合本为这出下时大自能入分据方成金他作来年新到会生如指"
     "多前子注更件表国品者信事所最場理取回期字也当果法于同你看加过支心交对内就名后示必们得此发情您说通"
@@ -52,7 +52,7 @@ _KINDS = {
     "A": "A-Z",
     "0": "0-9",
     ".": r"!-)+,./:-<>-@\[-^`{-}",
-    "-": "#*=_~-",  # what rules across a page are drawn with
+    "-": "#*=_~-",  # the characters of horizontal rules
     " ": "\t\v\f \x85\xa0\u2000-\u200a\u2028\u2029\u202f\u205f\u3000",
     "\n": "\n\r",
     "l": "À-ÖØ-öø-ɏ\u0300-\u036fḀ-ỿ",  # Latin beyond ASCII
@@ -72,8 +72,8 @@ _KINDS = {
 }
 _CONTROL, _OTHER = "x", "o"
 
-# As a tokenizer splits: a word takes the space or the one mark before it along, a number goes by
-# threes, a run of marks takes the line's end along, and of an indent the last space is the word's.
+# Split as a tokenizer does: a word includes the space or the single mark before it, a number splits
+# into threes, a run of marks includes the line break, and the last space of an indent goes to the word.
 _PIECE = re.compile(
     rf"[aA]{{3,{LONGEST}}}+(?=0)|(?<=0)[aA]{{3,{LONGEST}}}+"
     rf"|[ .\-]?(?:[Al]?[al]{{1,{LONGEST}}}+|A{{1,{LONGEST}}}(?!a))|0{{1,3}}"
@@ -84,13 +84,13 @@ _PIECE = re.compile(
 
 
 def pieces_of(text: str) -> Tally[str]:
-    """Cut the shape of a text into pieces, and count how often each occurs."""
+    """Split the shape of a text into pieces and count how often each occurs."""
     return Tally(_PIECE.findall(text.translate(_table())))
 
 
 @cache
 def _table() -> str:
-    """Return the kind of every character of the basic plane; those beyond keep their place."""
+    """Return the kind of every character in the basic plane; characters beyond it are not translated."""
     kinds = [_CONTROL] * 0x80 + [_OTHER] * 0xFF80
     for kind, characters in _KINDS.items():
         for first, last in re.findall(r"\\?(.)(?:-\\?(.))?", characters, re.DOTALL):
@@ -100,7 +100,7 @@ def _table() -> str:
 
 
 class _Price(NamedTuple):
-    """What a piece costs: `first` for the first `reach` characters, `further` for each one beyond."""
+    """The price of a piece: `first` for its first `reach` characters, `further` for each one beyond."""
 
     first: float
     reach: int
@@ -110,17 +110,17 @@ class _Price(NamedTuple):
         return self.first + self.further * max(0, length - self.reach)
 
 
-_WORD = _Price(1.0, 8, 0.05)  # after a space, where vocabularies are at their best
+_WORD = _Price(1.0, 8, 0.05)  # after a space, where vocabularies work best
 _GLUED = _Price(1.07, 4, 0.13)  # right after a mark or another word: identifiers, keys
-_ACCENTED = _Price(1.1, 4, 0.57)  # a word with a letter beyond ASCII is seldom an English one
+_ACCENTED = _Price(1.1, 4, 0.57)  # a word with a letter beyond ASCII is rarely English
 _CAPITALS = _Price(1.0, 2, 0.16)
-_CODE = _Price(1.1, 2, 1.0)  # small and capital letters mixed, beside digits: ids, base64
+_CODE = _Price(1.1, 2, 1.0)  # mixed case next to digits: ids, base64
 _UNBROKEN = _Price(6.0, LONGEST, 0.5)  # no word is that long: sequences, keys, gibberish
 _NUMBER = _Price(1.0, 3, 0.0)
 _MARKS = _Price(1.0, 2, 0.2)
 _RULE = _Price(1.0, 64, 0.0)  # ------ or ====== across the page
 _SPACE = _Price(1.0, 80, 0.0)
-_BEYOND = _Price(1.7, 1, 1.7)  # emoji, and whatever is outside the basic plane
+_BEYOND = _Price(1.7, 1, 1.7)  # emoji, and anything else outside the basic plane
 
 _SCRIPTS = {
     "H": _Price(0.56, 1, 0.56),
@@ -141,11 +141,11 @@ _SCRIPTS = {
 }
 
 
-_STEP = 10_000  # characters in one search, which keeps every other thread waiting: two milliseconds
+_STEP = 10_000  # characters in one search, which blocks all other threads for two milliseconds
 
 
 class Estimator(Struct, frozen=True):
-    """Counts for a model family by a factor on what ``o200k_base`` would count."""
+    """Estimates the tokens of a model family by a factor on the count of ``o200k_base``."""
 
     name: str = "estimate"
     factor: float = 1.0
@@ -188,18 +188,18 @@ def _price_of_letters(piece: str, core: str) -> _Price:
     return _CAPITALS if core == "A" else _BEYOND
 
 
-# How finely each model family cuts text, beside ``o200k_base``.
+# How finely each model family splits text, relative to ``o200k_base``.
 
 
 FACTORS = {
     "claude": 1.25,  # stated; the public tokenizer of version 2 measured 1.01 to 1.12, Japanese 1.43
     "deepseek": 1.05,  # measured 1.03 to 1.06; Japanese and Chinese 0.9
-    "gemini": 1.1,  # stated: its vocabulary is larger than o200k, its digits go one by one
+    "gemini": 1.1,  # stated: its vocabulary is larger than o200k, and it splits numbers into digits
     "llama": 1.05,  # version 3 measured 0.99 to 1.04, version 4 the same; Russian, Arabic 1.2
     "mistral": 1.2,  # its newer vocabulary measured 1.04 to 1.31, the older one 1.16 to 1.43
     "nova": 1.25,  # stated, as for Claude: nothing is published
-    "qwen": 1.15,  # two vocabularies measured 1.01 to 1.32: digits go one by one; Japanese and Chinese 0.9
-    "smollm": 1.25,  # measured 1.09 to 1.37; made for English, Japanese and Chinese 2.4
+    "qwen": 1.15,  # two vocabularies measured 1.01 to 1.32: single digits; Japanese and Chinese 0.9
+    "smollm": 1.25,  # measured 1.09 to 1.37; made for English; Japanese and Chinese 2.4
 }
 
 

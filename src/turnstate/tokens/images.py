@@ -1,9 +1,9 @@
-"""What an image costs, by the rule of the provider that gets it.
+"""The cost of an image under the rule of each provider.
 
-Each provider scales an image down and charges for its area, OpenAI and Gemini in tiles. A file
-that does not tell its size, or is only referred to, costs what the rule's largest ordinary image
-would: a window that leaves a little room is better than a request that is refused. Rules differ
-between models of one provider and change, so the result is an estimate, whatever the counter.
+Each provider scales an image down and charges for its area; OpenAI and Gemini charge by tiles. An
+image whose size is unknown, or that is only a reference, costs as much as the largest ordinary image
+under the rule: a window with a little room left is better than a rejected request. Rules differ
+between models of one provider and change, so the result is an estimate with every counter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..part import ImagePart
 
 __all__ = ["ImageRule", "Size", "anthropic", "cautious", "gemini", "openai", "rule_for", "size_of"]
 
-# The size of an image, read from the first bytes of the file.
+# The size of an image is read from the first bytes of the file.
 
 
 _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # tables and extensions share the range
@@ -32,11 +32,11 @@ class Size(Struct, frozen=True):
 
 
 def size_of(data: bytes) -> Size | None:
-    """Read the size of an image file, or None where it does not tell."""
+    """Read the size of an image file; return None if it cannot be determined."""
     try:
         found = _read(data)
     except (struct.error, IndexError):
-        return None  # the file ends before it says
+        return None  # the file ends before its size
     return found if found and found.width > 0 and found.height > 0 else None
 
 
@@ -92,15 +92,15 @@ def _exactly(data: bytes, length: int) -> bytes:
 ImageRule = Callable[[ImagePart], int]
 """A function that returns the tokens of one image."""
 
-# OpenAI: fit into a square of 2,048, bring the short side down to 768, pay for tiles of 512.
+# OpenAI: scale to fit a square of 2,048, then the short side to 768, and charge for tiles of 512.
 _OPENAI_BASE, _OPENAI_TILE = 85, 170
 _OPENAI_BOX, _OPENAI_SHORT, _OPENAI_SIDE = 2048, 768, 512
-_OPENAI_UNKNOWN = _OPENAI_BASE + 8 * _OPENAI_TILE  # two tiles by four: nothing costs more
+_OPENAI_UNKNOWN = _OPENAI_BASE + 8 * _OPENAI_TILE  # two tiles by four, the maximum
 
-# Anthropic: bring the long side down to 1,568, pay a token for 750 pixels, never above 1,600.
+# Anthropic: scale the long side to 1,568, and charge a token for 750 pixels, at most 1,600.
 _ANTHROPIC_LONG, _ANTHROPIC_PIXELS, _ANTHROPIC_MOST = 1568, 750, 1600
 
-# Gemini: one price up to 384 by 384, beyond that the same for every tile of 768.
+# Gemini: one price up to 384 by 384; beyond that, the same price for every tile of 768.
 _GEMINI_TILE, _GEMINI_SMALL, _GEMINI_SIDE = 258, 384, 768
 _GEMINI_UNKNOWN = 6 * _GEMINI_TILE  # a screen of 1,920 by 1,080
 
@@ -137,7 +137,7 @@ def gemini(image: ImagePart) -> int:
 
 
 def cautious(image: ImagePart) -> int:
-    """Count an image by whichever rule is dearest, for a provider that states none."""
+    """Count an image by the most expensive rule, for a provider that publishes none."""
     return max(rule(image) for rule in (openai, anthropic, gemini))
 
 
@@ -150,7 +150,7 @@ _RULES: dict[str, ImageRule] = {
 
 
 def rule_for(counter_name: str) -> ImageRule:
-    """Return the rule of the provider whose tokens a counter counts."""
+    """Return the image rule of the provider that a counter is for."""
     return _RULES.get(counter_name, cautious)
 
 

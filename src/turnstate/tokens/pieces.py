@@ -1,15 +1,15 @@
-"""The beginning of a long text, or all of it in pieces, such that a tokenizer counts it like the whole.
+"""Split a long text into pieces whose token counts add up to that of the whole.
 
 A tokenizer first splits text into words, numbers, runs of punctuation and runs of white space,
-and never looks back. So wherever it always splits, a text may be cut and its halves counted
-apart: the sum is exact. Three such seams hold for both open vocabularies:
+and never looks back. So a text may be cut wherever the tokenizer always splits: the sum of the
+counts is exact. Three such seams work for both open vocabularies:
 
-- between a letter or a digit and white space or punctuation, the apostrophe left out (``don't``);
-- between a letter and a digit, either way round;
-- after a line's end, unless white space or a slash follows.
+- between a letter or a digit and white space or punctuation, except an apostrophe (``don't``);
+- between a letter and a digit, in either order;
+- after a line break, unless white space or a slash follows.
 
-A stretch without a seam is cut anywhere, and the piece says so: the cut may be off by a token. The estimator
-works through a long text like this, and a text that is far too long is judged by its beginning.
+A stretch without a seam is cut anywhere, and the piece is marked: the count may be off by a token. The
+estimator processes a long text in such pieces, and a text that is far too long is judged by its beginning.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _SEAMS = (
 
 
 class TextPiece(Struct, frozen=True):
-    """A stretch of a text, and whether the cut at its end is exact."""
+    """A piece of a text, and whether the cut at its end is exact."""
 
     text: str
     exact: bool
 
 
 def pieces(text: str, *, limit: int) -> Iterator[TextPiece]:
-    """Cut a text into pieces of at most `limit` characters, at the last seam within reach."""
+    """Split a text into pieces of at most `limit` characters, each at the last seam within the limit."""
     start = 0
     while len(text) - start > limit:
         seam = _last_seam(text, start, start + limit)
@@ -60,7 +60,7 @@ def pieces(text: str, *, limit: int) -> Iterator[TextPiece]:
 def _last_seam(text: str, start: int, end: int) -> int | None:
     """Return the last seam after `start` and up to `end`, searching in short steps from the end."""
     for last in range(end, start, -_STEP):
-        # Greedy, so it finds the last seam; one character more, since a seam shows by what follows it.
+        # Greedy, so it finds the last seam; reads one more character, since a seam depends on the next one.
         if seam := _to_last_seam().match(text, max(start, last - _STEP), last + 1):
             return seam.end()
     return None
