@@ -1,8 +1,8 @@
 """Turnstate keeps an agent's conversation.
 
 It never loses a message, never sends a request that the provider rejects, and never destroys
-what it compacts. This is the public face; everything else lives in modules named for their idea,
-and a name is loaded when it is first used, so that a command that needs little starts at once.
+what it compacts. This module is the public API. Each name is imported on first use, so a command
+that needs only a few of them starts fast.
 """
 
 from __future__ import annotations

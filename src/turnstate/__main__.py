@@ -1,7 +1,7 @@
 """The program's entry point: ``turnstate`` and ``python -m turnstate``.
 
-Ctrl-C ends the process without a traceback at any time: while modules are still being loaded and while
-the interpreter shuts down, the signal has its default action; in between, `cli.run` handles it.
+Ctrl-C ends the process without a traceback at any time. While modules are being imported and while the
+interpreter shuts down, the signal has its default action; in between, `cli.run` handles it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def main() -> NoReturn:
     _on_interrupt(signal.default_int_handler)
     code = run(sys.argv[1:])
     _on_interrupt(signal.SIG_DFL)
-    gc.freeze()  # else the interpreter searches all that a long session left for cycles before it exits
+    gc.freeze()  # spare the final collection, which would search everything a long session left behind
     sys.exit(code)
 
 
 def _on_interrupt(action: Any) -> None:
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a background job ignores it
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # background jobs ignore it
         signal.signal(signal.SIGINT, action)
 
 

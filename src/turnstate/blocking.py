@@ -6,10 +6,10 @@
         session = sessions.create(user="u1")
         session.append(Message.user("hello"))
 
-The same façade, and no second implementation: a method is the asynchronous one, run by an event loop
-in a thread of its own. So it works where a loop runs already, as in a notebook, and any thread may
-call it. Ctrl-C cancels what is under way and waits until that has ended; a write may have been
-taken by then, and a ``key`` makes it safe to ask for it again.
+The API is the same, and there is no second implementation: each method runs the asynchronous one on an
+event loop in a separate thread. So it works where a loop is already running, as in a notebook, and any
+thread may call it. Ctrl-C cancels the pending operation and waits for it to end. A write may have been
+committed by then; a ``key`` makes it safe to retry.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ Work = Coroutine[Any, Any, T]
 
 
 ENDING = 10.0
-"""Seconds that a loop may take to end; a model that ignores its cancellation would keep it for good."""
+"""Seconds to wait for a loop to end; a model that ignores cancellation would keep it running forever."""
 
 
 AWAKE = 1.0
-"""Seconds after which a waiting thread looks whether it was interrupted."""
+"""Seconds after which a waiting thread checks whether it was interrupted."""
 
 
 class _Loop:
-    """An event loop in a thread of its own."""
+    """An event loop in its own thread."""
 
     def __init__(self) -> None:
         self._ready, self._stop = threading.Event(), asyncio.Event()
@@ -56,7 +56,7 @@ class _Loop:
         self._ready.wait()
 
     def run(self, work: Work[T]) -> T:
-        """Run a coroutine, and return its result."""
+        """Run a coroutine and return its result."""
         loop = self._loop
         if loop is None:
             work.close()
@@ -70,7 +70,7 @@ class _Loop:
     def dispose(self, found: AsyncIterator[Any]) -> None:
         """Close an iterator that is no longer used, from any thread."""
         close = getattr(found, "aclose", None)
-        if close is None or self._loop is None or sys.is_finalizing():  # a loop that ends closes them all
+        if close is None or self._loop is None or sys.is_finalizing():  # an ending loop closes them all
             return
         if threading.current_thread() is self._thread:
             self._loop.create_task(close())
@@ -78,7 +78,7 @@ class _Loop:
             self.run(close())
 
     def stop(self) -> None:
-        """End the thread and the tasks in it; a task that ignores its cancellation is abandoned."""
+        """End the thread and its tasks; abandon a task that ignores cancellation."""
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.call_soon_threadsafe(self._stop.set)
@@ -95,7 +95,7 @@ class _Loop:
 
 
 class _BlockingCall:
-    """A coroutine that runs in a loop, and a thread that waits for it."""
+    """A coroutine that runs on a loop while another thread waits for it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Work[Any]) -> None:
         self._loop, self._work = loop, work
@@ -103,10 +103,10 @@ class _BlockingCall:
         self._outcome: Future[Any] = Future()
 
     def result(self) -> Any:
-        """Do it, and wait for its end; an interruption cancels it, and is raised when that has ended."""
+        """Run it and return its result; on an interrupt, cancel it, wait for its end, then re-raise."""
         try:
             self._loop.call_soon_threadsafe(self._start)
-            while not self._outcome.done():  # a signal just before the wait would not end it
+            while not self._outcome.done():  # a signal that arrives just before the wait does not end it
                 wait([self._outcome], timeout=AWAKE)
             return self._outcome.result()
         except KeyboardInterrupt:
@@ -131,14 +131,14 @@ class _BlockingCall:
 
 
 class _Facade:
-    """An asynchronous object, and the loop that it lives in."""
+    """An asynchronous object and the loop it runs on."""
 
     def __init__(self, loop: _Loop, inner: Any) -> None:
         self._loop, self._inner = loop, inner
 
 
 def _plain(method: Callable[Concatenate[Any, P], Work[T]]) -> Callable[Concatenate[Any, P], T]:
-    """Make a method that gives its result of one that is awaited."""
+    """Turn an asynchronous method into a blocking one."""
 
     @wraps(method)
     def call(self: _Facade, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -150,7 +150,7 @@ def _plain(method: Callable[Concatenate[Any, P], Work[T]]) -> Callable[Concatena
 def _opening(
     method: Callable[Concatenate[Any, P], Work[asynchronous.Session]],
 ) -> Callable[Concatenate[Any, P], Session]:
-    """Make a method that gives a session of one that is awaited."""
+    """Turn an asynchronous method that returns a session into a blocking one."""
 
     @wraps(method)
     def call(self: _Facade, /, *args: P.args, **kwargs: P.kwargs) -> Session:
@@ -162,7 +162,7 @@ def _opening(
 def _iterated(
     method: Callable[Concatenate[Any, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[Any, P], Iterator[T]]:
-    """Make a method with ``for`` of one with ``async for``."""
+    """Turn a method for ``async for`` into one for ``for``."""
 
     @wraps(method)
     def call(self: _Facade, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
@@ -174,7 +174,7 @@ def _iterated(
 def _entered(
     method: Callable[Concatenate[Any, P], AbstractAsyncContextManager[T]],
 ) -> Callable[Concatenate[Any, P], AbstractContextManager[T]]:
-    """Make a method with ``with`` of one with ``async with``."""
+    """Turn a method for ``async with`` into one for ``with``."""
 
     @wraps(method)
     def call(self: _Facade, /, *args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[T]:
@@ -186,7 +186,7 @@ def _entered(
 def _taking(
     method: Callable[Concatenate[Any, P], asynchronous.Turn],
 ) -> Callable[Concatenate[Any, P], AbstractContextManager[Turn]]:
-    """Make a method that gives a turn with ``with`` of one with ``async with``."""
+    """Turn a method that yields a turn to ``async with`` into one for ``with``."""
 
     @wraps(method)
     def call(self: _Facade, /, *args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[Turn]:
@@ -235,13 +235,13 @@ def _taken(loop: _Loop, turn: asynchronous.Turn) -> Iterator[Turn]:
 
 
 class Turn(_Facade):
-    """One turn, as `turnstate.session.Turn` has it."""
+    """One turn; see `turnstate.session.Turn`."""
 
     _inner: asynchronous.Turn
 
     @property
     def calls(self) -> tuple[ToolCallRequest, ...]:
-        """The calls that had no result when the turn began; run them again, or leave them."""
+        """The calls that had no result when the turn began; run them again or ignore them."""
         return self._inner.calls
 
     request = _plain(asynchronous.Turn.request)
@@ -251,7 +251,7 @@ class Turn(_Facade):
     def collect(
         self, chunks: Iterable[Any], *, on_text: Callable[[str], object] | None = None
     ) -> tuple[ToolCallRequest, ...]:
-        """Save a reply that is streamed, once it is complete; return its calls.
+        """Save a streamed reply once it is complete, and return its calls.
 
         `on_text` is called with each piece of text as it arrives.
         """
@@ -259,7 +259,7 @@ class Turn(_Facade):
 
 
 class State(_Facade):
-    """Named values, as `turnstate.session.State` has them."""
+    """Named values; see `turnstate.session.State`."""
 
     get = _plain(asynchronous.State.get)
     items = _plain(asynchronous.State.items)
@@ -268,38 +268,38 @@ class State(_Facade):
 
 
 class Session(_Facade):
-    """One conversation, as `turnstate.session.Session` has it."""
+    """One conversation; see `turnstate.session.Session`."""
 
     _inner: asynchronous.Session
 
     @property
     def info(self) -> SessionInfo:
-        """The session as it was last seen: title, tags, times, version, head."""
+        """The session as last seen: title, tags, times, version, head."""
         return self._inner.info
 
     @property
     def id(self) -> str:
-        """The id under which any worker opens it."""
+        """The id by which any worker can open it."""
         return self._inner.id
 
     @property
     def version(self) -> int:
-        """How often the path of messages changed, as last seen."""
+        """The number of changes to the path of messages, as last seen."""
         return self._inner.version
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Problems to show to the user: damage, losses, a model that keeps failing, a disk that refuses."""
+        """Problems to show to the user: damage, losses, a failing model, a disk that refuses writes."""
         return self._inner.notices
 
     @property
     def has_memory(self) -> bool:
-        """True if `recall` and `remember` have a memory to ask."""
+        """True if a memory is configured for `recall` and `remember`."""
         return self._inner.has_memory
 
     @property
     def total(self) -> int:
-        """The tokens of all messages on the path, as last seen, before anything is cut or added."""
+        """The tokens of all messages on the path, as last seen, before anything is removed or added."""
         return self._inner.total
 
     @property
@@ -346,7 +346,7 @@ class Session(_Facade):
 
 
 class _Open(Generic[P, Q]):
-    """`SessionManager.open(url)` opens a store, `sessions.open(id)` a session of it."""
+    """`SessionManager.open(url)` opens a store; `sessions.open(id)` opens a session in it."""
 
     def __init__(
         self,
@@ -375,9 +375,9 @@ class _Open(Generic[P, Q]):
 
 
 class SessionManager(_Facade):
-    """The sessions of one tenant, as `turnstate.session.SessionManager` has them.
+    """The sessions of one tenant; see `turnstate.session.SessionManager`.
 
-    Leave the block, or call `close`, to let the store go. What was acknowledged is kept in any case.
+    Leave the block or call `close` to release the store. Acknowledged writes are kept in any case.
     """
 
     _inner: asynchronous.SessionManager
@@ -387,7 +387,7 @@ class SessionManager(_Facade):
     def __init__(self, loop: _Loop, inner: asynchronous.SessionManager) -> None:
         super().__init__(loop, inner)
         self._closing = weakref.finalize(self, _close, loop, inner)
-        self._closing.atexit = False  # executors are gone by then, and nothing waits to be written
+        self._closing.atexit = False  # executors are gone by then, and no write is pending
 
     def __enter__(self) -> Self:
         return self
@@ -397,15 +397,15 @@ class SessionManager(_Facade):
 
     @property
     def tenant(self) -> str:
-        """Whose sessions these are."""
+        """The tenant that owns these sessions."""
         return self._inner.tenant
 
     def close(self) -> None:
-        """Finish what was begun, and let the store go. Sessions stay as they are: this ends none."""
+        """Finish pending work and release the store; this ends no session."""
         self._closing()
 
     def user_state(self, user: str) -> State:
-        """Return the named values that programs keep for a user, whichever session they are in."""
+        """Return the named values that programs keep for a user across sessions."""
         return State(self._loop, self._inner.user_state(user))
 
     @property

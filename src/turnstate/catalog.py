@@ -1,10 +1,10 @@
-"""The models that Turnstate knows, by the names that providers and routers give them.
+"""The model catalog: lookup by the names that providers and routers use.
 
-A model is found by its id, by an alias, or by the longest id that its name begins with, so that
-dated and suffixed versions need no entry: ``gpt-4o-2024-08-06``, ``us.anthropic.claude-sonnet-4-5-
-20250929-v1:0`` and ``openrouter/meta-llama/llama-3.1-70b-instruct:free`` all lead somewhere. A new
-version number is a new model: ``claude-opus-4`` does not speak for ``claude-opus-4-6``. A model
-that is unknown gets safe defaults, says so (``known``), and is logged once.
+A model is found by its id, by an alias, or by the longest id that its name begins with. So dated
+and suffixed versions need no entry: ``gpt-4o-2024-08-06``, ``us.anthropic.claude-sonnet-4-5-
+20250929-v1:0`` and ``openrouter/meta-llama/llama-3.1-70b-instruct:free`` all resolve. A new
+version number is a new model: ``claude-opus-4`` does not match ``claude-opus-4-6``. An unknown
+model gets safe defaults and ``known=False``, and is logged once.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from msgspec import Struct
 __all__ = ["ModelInfo", "model", "models", "named"]
 
 _MAKERS = "amazon|anthropic|cohere|deepseek|google|meta|mistral|openai|qwen"
-# What may come before a name: a path, a region of Bedrock, and who made the model.
+# Prefixes that a name may have: a path, a Bedrock region, and the maker of the model.
 _BEFORE = re.compile(
     rf"(?:.*/)?(?:(?:us|us-gov|eu|apac|global|au|ca|jp)\.)?(?:(?:{_MAKERS})\.)?(?:meta-(?=llama))?"
 )
-# What may follow it, but for a small number: that would be another version of the model.
+# Suffixes that a name may have. A small number is not one: it means another version of the model.
 _AFTER = re.compile(r"[-@:](?!\d{1,2}(?![0-9a-z])).+")
 
 
 class ModelInfo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a model takes and gives, and which counter counts its tokens."""
+    """The limits and features of a model, and the counter for its tokens."""
 
     id: str
     name: str
@@ -52,7 +52,7 @@ class _Unknown(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Table(Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file."""
+    """The contents of ``catalog.toml``."""
 
     unknown: _Unknown
     families: dict[str, _Family]
@@ -61,7 +61,7 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 @lru_cache(maxsize=1024)  # bounded: names come from outside
 def model(name: str) -> ModelInfo:
-    """Find a model by its name, whatever the case; an unknown one gets safe defaults."""
+    """Find a model by name, ignoring case; an unknown model gets safe defaults."""
     full = name.strip().lower()
     bare = full[_end_of_prefix(full) :]
     known = _by_name()
@@ -73,7 +73,7 @@ def model(name: str) -> ModelInfo:
 
 
 def named(name: str) -> ModelInfo:
-    """Find a model and keep the exact name that it was asked for by, since a provider knows it by that."""
+    """Find a model and set its id to the exact name requested, which is the one the provider knows."""
     return msgspec.structs.replace(model(name), id=name)
 
 
@@ -84,7 +84,7 @@ def models() -> tuple[ModelInfo, ...]:
 
 def _default(name: str, bare: str) -> ModelInfo:
     """Describe a model that the catalog does not list."""
-    import logging  # seldom needed, so not with `import turnstate`
+    import logging  # rarely needed, so not imported with `turnstate`
 
     unknown = _table().unknown
     begun = [family for family in _table().families if bare.startswith(family)]
@@ -115,7 +115,7 @@ def _by_name() -> dict[str, ModelInfo]:
 
 @cache
 def _table() -> _Table:
-    import tomllib  # with the first model that is asked for
+    import tomllib  # imported with the first lookup
     from importlib import resources
 
     text = (resources.files(__package__) / "catalog.toml").read_text(encoding="utf-8")

@@ -1,10 +1,10 @@
 """Read and write JSON: entries and messages as bytes of a log, messages as documents.
 
-``encode``, ``decode`` and ``decode_entry`` are for bytes that Turnstate stores: fast, and any entry of
-the closed union in `entry` can be written. ``dump`` and ``load`` are for documents that leave and enter:
-``{"version": 1, "messages": [...]}``, read strictly. A document without a version is
-a bare list, as the first specifications drew it, where a system message has no kind; older versions are
-upcast. Fields of a message that this version does not know survive the round trip in their object.
+``encode``, ``decode`` and ``decode_entry`` handle the bytes that Turnstate stores: they are fast and support
+every entry of the closed union in `entry`. ``dump`` and ``load`` export and import documents of the form
+``{"version": 1, "messages": [...]}``, which are read strictly. A document without a version is a bare list,
+as in the first specifications, where a system message has no kind. Older versions are upcast. Message fields
+that this version does not know survive a round trip, each in the object it came from.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ __all__ = [
 
 VERSION = 1
 
-_LONGEST_TEXT = 200  # of what a hostile document makes a decoder say
+_LONGEST_TEXT = 200  # characters of a decoder's error message, which may quote a hostile document
 
 _PLACE = re.compile(r"(?P<text>.*) - at `\$(?P<path>[^`]*)`", re.DOTALL)
 
@@ -79,7 +79,7 @@ _NESTED: Mapping[type[Value], Mapping[str, _Kind]] = {
     },
     Native: {"edits": Edit},
 }
-"""The values inside values: of one kind, or of the kind that their ``type`` names."""
+"""The fields that hold nested values: either of one type, or of the type that their ``type`` names."""
 
 
 def _kind_for_system_messages(message: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _kind_for_system_messages(message: dict[str, Any]) -> dict[str, Any]:
 
 
 UPCASTERS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _kind_for_system_messages}
-"""From each version to the next, one message at a time."""
+"""Functions that upgrade one message from each version to the next."""
 
 
 def _hook(kind: type, value: Any) -> Any:
@@ -99,7 +99,7 @@ def _hook(kind: type, value: Any) -> Any:
 
 
 class _SetAside(dict[str, Any]):
-    """Unknown fields on their way into `Extra`; no document can hold one."""
+    """Unknown fields to be stored as `Extra`; a type that no document can contain."""
 
 
 _read = partial(strict_json.read, max_bytes=sys.maxsize)
@@ -131,7 +131,7 @@ _DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
 
 
 def kind_of(entry: Entry) -> str:
-    """Return the name of an entry's kind; a cut that the user asked for is a compaction."""
+    """Return the name of an entry's kind; a cut that the user requested is a compaction."""
     if isinstance(entry, Message):
         return "message"
     if isinstance(entry, Cut) and entry.asked and entry.asked.get("operation") != CAP:
@@ -140,13 +140,13 @@ def kind_of(entry: Entry) -> str:
 
 
 def encode(entry: Entry, *, short: bool = False) -> bytes:
-    """Encode an entry as compact UTF-8 JSON; one that is known to be short is not looked through first."""
-    if isinstance(entry, Message) and type(entry) is not Message:  # what a subclass adds is not the message's
+    """Encode an entry as compact UTF-8 JSON; `short` skips the check for long values."""
+    if isinstance(entry, Message) and type(entry) is not Message:  # drop the fields that a subclass adds
         entry = Message(**{name: getattr(entry, name) for name in Message.__struct_fields__})
     try:
         data = _encoder.encode(entry) if short else long_json.encode(entry, _encoder)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        # A message is checked when it is made, but what it holds can be changed in place.
+        # A message is checked when it is created, but its dicts and lists can be changed in place.
         raise InvalidMessage(f"an entry of the log holds what JSON cannot: {error!s:.200}") from None
     if not isinstance(entry, Message) or b'"extra":' not in data:
         return data
@@ -154,7 +154,7 @@ def encode(entry: Entry, *, short: bool = False) -> bytes:
 
 
 def decode_entry(kind: str, data: bytes) -> Entry:
-    """Decode an entry of a kind; raise `InvalidPayload` if the bytes are damaged."""
+    """Decode an entry of the given kind; raise `InvalidPayload` if the bytes are damaged."""
     if kind == "message":
         return decode(data)
     if kind not in _DECODERS:
@@ -179,18 +179,18 @@ def decode(data: bytes, *, version: int = VERSION) -> Message:
                 return _decoder.decode(data)
             return msgspec.convert(long_json.decode(data), Message, dec_hook=_hook)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass  # an unknown field, or damage: the strict way keeps the one and names the other
+            pass  # an unknown field or damage: the strict path below keeps the field or reports the damage
     _check_version(version)
     return _message(long_json.decode(data, _read), version, "$")
 
 
 def dump(messages: Iterable[Message]) -> bytes:
-    """Write a document that `load` reads."""
+    """Encode messages as a document that `load` reads."""
     return b'{"version":%d,"messages":[%s]}' % (VERSION, b",".join(map(encode, messages)))
 
 
 def load(data: bytes | str, *, max_bytes: int = strict_json.MAX_BYTES) -> list[Message]:
-    """Read a document of any version strictly."""
+    """Read a document of any supported version strictly."""
     document = strict_json.read(data, max_bytes=max_bytes)
     if isinstance(document, list):
         document = {"messages": document}
@@ -208,7 +208,7 @@ def to_builtins(message: Message) -> dict[str, Any]:
 
 
 def from_builtins(value: Any, *, version: int = VERSION, at: str = "$") -> Message:
-    """Take a message from plain JSON values, keeping the fields that it does not know."""
+    """Build a message from plain JSON values and keep unknown fields."""
     _check_version(version)
     strict_json.check(value, at=at)
     return _message(value, version, at)
@@ -231,7 +231,7 @@ def _message(value: Any, version: int, at: str) -> Message:
     try:
         return msgspec.convert(value, Message, dec_hook=_hook)
     except msgspec.ValidationError:
-        pass  # an unknown field, or a fault
+        pass  # an unknown field, or an error
     try:
         return msgspec.convert(_set_aside(value, Message), Message, dec_hook=_hook)
     except msgspec.ValidationError as error:
@@ -239,7 +239,7 @@ def _message(value: Any, version: int, at: str) -> Message:
 
 
 def _refusal(error: msgspec.ValidationError, at: str) -> InputError:
-    """Return the error that the value itself raised, at the path of the value."""
+    """Return the error that the value itself raised, with the path to the value."""
     text, path = str(error), at
     if match := _PLACE.fullmatch(text):
         text, path = match["text"], at + match["path"]
@@ -250,7 +250,7 @@ def _refusal(error: msgspec.ValidationError, at: str) -> InputError:
 
 
 def _put_back(plain: Any, kind: _Kind) -> Any:
-    """Spread the `extra` of a value, and of every value in it, over the fields beside it."""
+    """Move the `extra` fields of a value, and of all nested values, back among its other fields."""
     if isinstance(plain, list | tuple):
         return [_put_back(item, kind) for item in plain]
     known = _kind_of(plain, kind)
@@ -263,7 +263,7 @@ def _put_back(plain: Any, kind: _Kind) -> Any:
 
 
 def _set_aside(plain: Any, kind: _Kind) -> Any:
-    """Move what a value, and every value in it, does not know into its `extra`; null lists are absent."""
+    """Move the unknown fields of a value, and of all nested values, into `extra`; drop null nested fields."""
     if isinstance(plain, list | tuple):
         return [_set_aside(item, kind) for item in plain]
     known = _kind_of(plain, kind)

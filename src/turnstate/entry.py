@@ -1,10 +1,10 @@
-"""Entries: everything that a log can hold, as a closed union. `codec` writes and reads their bytes.
+"""Entries: everything that a log can hold, as a closed union. `codec` encodes and decodes them.
 
-A message is an entry. A prompt and a bootstrap are sent before the messages; the newest on the path
-counts, as it does for the model, and for the settings of a conversation: tools, sticky files. Decisions
-change the view of what came before them. Usage is what a provider reported; a note is for people; a tangent
-began or was left; data is kept for programs; files were saved in a checkpoint, or restored. A newer version
-may write a kind that this one does not know.
+A message is an entry. A prompt and a bootstrap are sent before the messages; the newest on the path applies.
+The same holds for the model and for the settings of a conversation, such as tools and sticky files.
+Decisions change the view of the entries before them. The other entries record what a provider reported
+(usage), lines for people (notes), values for programs (data), the start and end of tangents, and files that
+were saved (checkpoints) or restored. A newer version may write a kind that this one does not know.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ __all__ = [
 ]
 
 CAP = "cap"
-"""The operation of a cut that keeps a conversation within the number of exchanges that it shows."""
+"""The operation of a cut that keeps a conversation within its maximum number of exchanges."""
 
-# The table of texts that are shown as the result of a call that has none, by the reason.
+# Texts shown in place of a missing tool result, by reason.
 PENDING = "[Still running.]"
 ABANDONED = "[No result: the conversation went on without it.]"
 CANCELLED = "Tool use was cancelled by the user"
@@ -69,18 +69,19 @@ LEFT = "The tangent was left before the tool answered"
 RAN = "[The tool ran before this moment was kept; its output is not in this history.]"
 UNDONE = "[No result: the conversation went back to a moment when this tool had not finished.]"
 
-# Decisions: what changes the view of a log, written down so that it can be replayed and undone.
+# Decisions change the view of a log. They are recorded so that they can be replayed and undone.
 
 
 class Mask(Value, frozen=True, kw_only=True, tag="mask", tag_field="kind"):
-    """Tool messages whose output is shown as a line from now on, and the tokens that it saves.
+    """Tool messages whose output is shown as one line from now on, and the tokens that this saves.
 
-    ``limit`` is the limit that the mask was made for; it holds until the limit is much larger. ``scale`` is
-    what the shares of long outputs were taken of. A mask without ``ids`` records the scale alone, so that a
-    budget that moves a little does not shorten outputs that were sent, or show more of them.
+    ``limit`` is the limit that the mask was made for; the mask applies until the limit is much larger.
+    ``scale`` is the number of tokens that the shares of long outputs are fractions of. A mask without ``ids``
+    records only the scale, so that a small change of the budget neither shortens nor extends outputs that
+    were already sent.
 
-    With ``each``, the outputs are not hidden: each is shown in that many tokens at most. ``ids`` are then
-    all tool messages of one group, and the mask holds for exactly these messages.
+    With ``each``, the outputs are not hidden: each is shown in at most ``each`` tokens. ``ids`` are then all
+    tool messages of one group, and the mask applies to exactly these messages.
     """
 
     ids: tuple[MessageId, ...]
@@ -91,25 +92,25 @@ class Mask(Value, frozen=True, kw_only=True, tag="mask", tag_field="kind"):
 
 
 class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
-    """The whole view after a cut: what is kept, what is masked, what replaces the rest.
+    """The whole view after a cut: what is kept, what is masked, and what replaces the rest.
 
-    ``kept_from`` is the first message that is kept with all that follows; ``pinned`` are earlier
-    messages that stay; ``masked`` are tool messages whose output is shown as a line; ``summary``
-    is the text in place of what left (empty if there is no room for any), ``digest`` what
-    the next cut folds into its own. ``covers`` names the first and the last message that left.
+    ``kept_from`` is the first message that is kept, together with everything after it. ``pinned`` are
+    earlier messages that stay. ``masked`` are tool messages whose output is shown as one line. ``summary`` is
+    the text that replaces the removed messages; it is empty if there is no room for any. The next cut folds
+    ``digest`` into its own. ``covers`` names the first and the last message that were removed.
 
-    ``cap`` is the number of tokens that its summary may take, a model's included; 0 if it is not limited.
+    ``cap`` limits the tokens of the summary, including one that a model writes; 0 means no limit.
 
-    ``limit``, ``policy`` and ``counter`` say what it was made under, and ``scale`` what the shares of long
-    outputs were taken of. ``beside`` are earlier decisions that may still serve windows under other limits:
-    cuts, without a ``beside`` of their own, and what was decided on top of them. So the newest cut is all
-    that has to be read. ``archived_to`` is the last message of the path that a parcel for the memory
-    engine holds.
+    ``limit``, ``policy`` and ``counter`` record the conditions that the cut was made under; ``scale`` is the
+    number of tokens that the shares of long outputs are fractions of. ``beside`` are earlier decisions that
+    may still serve windows under other limits: cuts, without a ``beside`` of their own, and the decisions on
+    top of them. So only the newest cut has to be read. ``archived_to`` is the last message of the path that
+    is in a parcel for the memory engine.
 
-    A cut that was ``asked`` for (what was wanted, and what it came to) holds under every budget and policy,
-    until it is reverted. The user asks for most of them; a conversation asks for one itself when it has more
-    exchanges than it shows. Where it keeps nothing, ``kept_from`` is None: all that follows is kept.
-    ``shares`` are the masks with ``each`` that hold for what is kept.
+    A cut with ``asked`` (the request and its outcome) was made on request and applies under every budget and
+    policy until it is reverted. Users request most of them; a conversation requests one itself when it
+    exceeds its number of exchanges. If such a cut keeps nothing, ``kept_from`` is None, and everything after
+    the cut is kept. ``shares`` are the masks with ``each`` that apply to the kept messages.
     """
 
     id: str
@@ -131,15 +132,15 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
 
     @property
     def imported(self) -> bool:
-        """Whether the summary came from elsewhere: the messages that it covers are in no log."""
+        """True if the summary came from elsewhere: the messages that it covers are in no log."""
         return not self.covers[1] and self.asked.get("operation") != "clear"
 
 
 class Summary(Value, frozen=True, kw_only=True, tag="summary", tag_field="kind"):
-    """A model's text in place of the digest of one cut.
+    """A model's summary, which replaces the digest of one cut.
 
-    ``facts`` is what code knows of the same messages and adds to the model's words; None if it was
-    not computed yet, in which case the window computes it from the cut's digest.
+    ``facts`` are facts about the same messages that code appends to the model's text. None means that they
+    are not computed yet; the window then computes them from the cut's digest.
     """
 
     cut: str
@@ -149,15 +150,15 @@ class Summary(Value, frozen=True, kw_only=True, tag="summary", tag_field="kind")
 
     @property
     def shown(self) -> str:
-        """The whole text that the window shows: the model's words, then the facts."""
+        """The whole text that the window shows: the model's text, then the facts."""
         return f"{self.text}\n{self.facts}" if self.facts else self.text
 
 
 class Answer(Value, frozen=True, kw_only=True, tag="answer", tag_field="kind"):
-    """A result that the core gave for a call; the first real result of that call is a late one.
+    """A result that the core supplied for a call; the first real result of that call then counts as late.
 
-    An answer with an ``id`` is shown at its own place in the log, as the tool message of that id. An
-    answer without one records what a window shows before the words of a user who did not wait.
+    An answer with an ``id`` is shown at its own place in the log, as the tool message with that id. An answer
+    without one records the text that a window shows before the message of a user who did not wait.
     """
 
     call: CallId
@@ -167,16 +168,16 @@ class Answer(Value, frozen=True, kw_only=True, tag="answer", tag_field="kind"):
     timestamp: str = ids.UNKNOWN_TIME
 
     def __post_init__(self) -> None:
-        _ = self.message  # raises InvalidMessage if no message can be made of it
+        _ = self.message  # raises InvalidMessage if it cannot be a message
 
     @classmethod
     def give(cls, call: CallId, text: str, *, is_error: bool = True) -> Answer:
-        """Answer a call here and now."""
+        """Create an answer with a new id and the current time."""
         return cls(call=call, text=text, is_error=is_error, id=ids.message_id(), timestamp=ids.now())
 
     @property
     def message(self) -> Message | None:
-        """The tool message that the answer is shown as; None if it is not shown at its own place."""
+        """The tool message that shows the answer; None if it has no place of its own in the log."""
         if self.id is None:
             return None
         result = ToolCallResult(tool_call_id=self.call, result=self.text, is_error=self.is_error)
@@ -184,10 +185,10 @@ class Answer(Value, frozen=True, kw_only=True, tag="answer", tag_field="kind"):
 
 
 class Revert(Value, frozen=True, kw_only=True, tag="revert", tag_field="kind"):
-    """A cut that the user asked for is reverted, with all decisions that were made on top of it.
+    """The reversal of a cut that the user requested, with all decisions on top of it.
 
-    ``at`` is the number of its entry and ``former`` that of the cut which holds again, 0 where none does:
-    so opening a session need not look for it.
+    ``at`` is the number of the cut's entry. ``former`` is the number of the cut that applies again, or 0 if
+    there is none, so that opening a session need not search for it.
     """
 
     cut: str
@@ -199,14 +200,14 @@ Decision = Cut | Mask | Summary | Answer | Revert
 
 
 def effective(decisions: Iterable[Decision]) -> list[Decision]:
-    """Return the decisions that hold: none that was reverted, nor what was decided on top of it."""
+    """Return the decisions that apply, without reverted cuts and the decisions on top of them."""
     holding = list[Decision]()
     for decision in decisions:
         if not isinstance(decision, Revert):
             holding.append(decision)
             continue
         cuts = (place for place, one in enumerate(holding) if isinstance(one, Cut) and one.id == decision.cut)
-        start = next(cuts, 0)  # where it is not among them, it is older than they are
+        start = next(cuts, 0)  # if the cut is not among them, it is older than all of them
         holding[start:] = [one for one in holding[start:] if isinstance(one, Answer)]
     return holding
 
@@ -218,15 +219,15 @@ class Prompt(Value, frozen=True, tag="prompt", tag_field="kind"):
 
 
 class Bootstrap(Value, frozen=True, tag="bootstrap", tag_field="kind"):
-    """What is known of the user, from here on."""
+    """What is known about the user, from here on."""
 
     text: str
 
 
 class ModelChange(Value, frozen=True, tag="model", tag_field="kind"):
-    """The model from here on, and the counter in which messages are counted from here on.
+    """The model, and the counter for messages, from here on.
 
-    An empty id means that the conversation has no model any more.
+    An empty id means that the conversation no longer has a model.
     """
 
     id: str
@@ -234,15 +235,15 @@ class ModelChange(Value, frozen=True, tag="model", tag_field="kind"):
 
 
 SUMMARY = "summary"
-"""The purpose, among the details of a usage, of a request for a summary."""
+"""The ``purpose`` in the details of a usage that marks a request for a summary."""
 
 
 class Usage(Value, frozen=True, kw_only=True, tag="usage", tag_field="kind"):
-    """What a provider reported of a request, and what else is known of it.
+    """What a provider reported about a request, and what else is known about it.
 
-    ``counted`` are the tokens that we had counted for it under ``limit``; ``calibration`` is what all reports
-    so far have taught, by the model that was asked. So the newest usage is all that has to be read, and a
-    replay makes each window under the limit that it had.
+    ``counted`` is the number of tokens that we counted for the request under ``limit``. ``calibration`` is
+    what all reports so far have shown, by model. So only the newest usage has to be read, and a replay builds
+    each window under the limit that it had.
     """
 
     input: int = 0
@@ -256,41 +257,41 @@ class Usage(Value, frozen=True, kw_only=True, tag="usage", tag_field="kind"):
 
     @property
     def cached_share(self) -> float:
-        """The part of the input that the provider read from its cache."""
+        """The fraction of the input that the provider read from its cache."""
         return self.cached / self.input if self.input else 0.0
 
     @property
     def is_of_reply(self) -> bool:
-        """Whether the reply before it answered the request; if not, it was one for a summary."""
+        """True if the request produced the reply before it; False if it was a request for a summary."""
         return self.details.get("purpose") != SUMMARY
 
     @property
     def paused(self) -> bool:
-        """Whether the provider stopped in the middle of a turn, to go on when it gets its reply back."""
+        """True if the provider paused in the middle of a turn, to continue once it gets its reply back."""
         return self.details.get("stop_reason") == "pause_turn"
 
 
 class Started(Value, frozen=True, tag="started", tag_field="kind"):
-    """Calls that are about to run: after a crash, no one knows whether they did."""
+    """Calls that are about to run; after a crash, it is unknown whether they did."""
 
     calls: tuple[CallId, ...]
 
 
 class Note(Value, frozen=True, tag="note", tag_field="kind"):
-    """A line for people; no model reads it. ``lines`` are all the lines before, if they came from outside."""
+    """A line for people; no model reads it. ``lines`` are all earlier lines, if they came from outside."""
 
     text: str
     lines: tuple[str, ...] | None = None
 
 
 class Settings(Value, frozen=True, tag="settings", tag_field="kind"):
-    """Everything of a conversation's state that no message says, from here on."""
+    """The state of a conversation that is not in its messages, from here on."""
 
     fields: dict[str, Any]
 
 
 class Data(Value, frozen=True, kw_only=True, tag="data", tag_field="kind"):
-    """A value that a program keeps under a name, from here on, or its deletion; no model reads it."""
+    """A named value that a program sets or deletes, from here on; no model reads it."""
 
     namespace: str
     key: str
@@ -303,17 +304,17 @@ class Data(Value, frozen=True, kw_only=True, tag="data", tag_field="kind"):
 
 
 class FileLines(Value, frozen=True, tag="lines", tag_field="kind"):
-    """What the line tracker knows of one file, from here on; nothing, where it knows it no more."""
+    """What the line tracker knows about one file, from here on; None if it no longer tracks the file."""
 
     path: str
     record: dict[str, Any] | None
 
 
 class Tangent(Value, frozen=True, kw_only=True, tag="tangent", tag_field="kind"):
-    """A tangent began here (``started``, in milliseconds), or was left, and the conversation goes on here.
+    """The start of a tangent (``started``, in milliseconds), or its end, where the conversation continues.
 
-    Its messages are on the branch of that name, or on a ``branch`` that a rewind in it made.
-    ``undone`` is the number of an earlier entry that says that it was left: it was taken up again.
+    Its messages are on the branch of that name, or on a ``branch`` that a rewind in the tangent made.
+    ``undone`` is the number of an earlier entry that ended the tangent: the tangent was resumed.
     """
 
     name: str
@@ -323,15 +324,16 @@ class Tangent(Value, frozen=True, kw_only=True, tag="tangent", tag_field="kind")
 
 
 START = "0"
-"""The label of the checkpoint at the start; those before it on a path are gone, or on another machine."""
+"""The label of the first checkpoint; any before it on a path are gone, or on another machine."""
 
 
 class Checkpoint(Value, frozen=True, kw_only=True, tag="checkpoint", tag_field="kind"):
-    """The files of this moment were kept: ``commit`` names them, ``label`` is what people call the moment.
+    """The files as they were at this point: ``commit`` identifies them, ``label`` is the name for people.
 
-    ``tool`` is the tool that had changed them, and ``call`` the call of it; a turn has none. ``ran`` are
-    the calls that had been run by then, whether their results were in the log or not. What changed since
-    the checkpoint before is counted. The one at the start names the ``work_tree`` for people to read.
+    ``tool`` is the tool that changed them, and ``call`` the call of it; a checkpoint of a turn has neither.
+    ``ran`` are the calls that had run by then, whether or not their results were in the log. ``added``,
+    ``modified`` and ``deleted`` count the changes since the previous checkpoint. The first checkpoint names
+    the ``work_tree``, for people to read.
     """
 
     label: str
@@ -348,15 +350,15 @@ class Checkpoint(Value, frozen=True, kw_only=True, tag="checkpoint", tag_field="
 
     @property
     def time(self) -> datetime:
-        """When the files were saved."""
+        """The time at which the files were saved."""
         return utc(self.at)
 
 
 class Restore(Value, frozen=True, kw_only=True, tag="restore", tag_field="kind"):
-    """A checkpoint was restored: its files, its conversation, or both.
+    """The restore of a checkpoint: its files, its conversation, or both.
 
-    ``undo`` is the name of this restore, and of the files before it. ``undone`` is the number of an
-    earlier restore of files alone, which this one took back.
+    ``undo`` is the name of this restore and of the files before it. ``undone`` is the number of an earlier
+    restore of files only, which this one undid.
     """
 
     label: str

@@ -1,8 +1,8 @@
-"""Durable files and locks: after a power cut a file is there whole, or not at all.
+"""Durable files and locks: after a power failure, a file is complete or does not exist.
 
 Syncing a file makes its bytes durable, syncing its folder makes its name durable, and syncing the
-parent folder makes the folder's name durable. Everything here is private to its owner (modes 0600 and
-0700). Where a symbolic link must not be followed, folders are entered by descriptor, one name at a time.
+parent folder makes the folder's name durable. All files and folders are private to their owner (modes 0600
+and 0700). Where a symbolic link must not be followed, folders are opened by descriptor, one name at a time.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ __all__ = [
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 
-_CANNOT_SYNC_FOLDERS = {errno.EINVAL, errno.ENOTSUP}  # some network file systems; their names are durable
+_CANNOT_SYNC_FOLDERS = {errno.EINVAL, errno.ENOTSUP}  # some network file systems; names are durable there
 _LOCK_POLL = 0.01  # seconds between two attempts to take a lock
 
 
 class LockTimeout(Exception):
-    """Another process held a lock for longer than the caller waits."""
+    """Another process held a lock for longer than the caller was willing to wait."""
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its missing parents, each durable before the next."""
+    """Create a folder and its missing parents, making each durable before the next."""
     if path.is_dir():
         return
     if path.parent != path:
@@ -66,7 +66,7 @@ def open_folder(path: str | os.PathLike[str]) -> Iterator[int]:
 
 
 def enter(above: int, name: str, *, make: bool = False) -> int:
-    """Open a folder inside an open one, and with ``make`` create it first; a symbolic link is refused."""
+    """Open a folder inside an open one, creating it first if ``make``; refuse a symbolic link."""
     if make:
         with suppress(FileExistsError):
             os.mkdir(name, FOLDER_MODE, dir_fd=above)
@@ -75,7 +75,7 @@ def enter(above: int, name: str, *, make: bool = False) -> int:
 
 
 def sync_folder(folder: int | str | os.PathLike[str]) -> None:
-    """Make the names in a folder durable; the folder is a path or an open descriptor."""
+    """Make the names in a folder durable, given its path or an open descriptor."""
     if not isinstance(folder, int):
         with open_folder(folder) as opened:
             return sync_folder(opened)
@@ -88,7 +88,7 @@ def sync_folder(folder: int | str | os.PathLike[str]) -> None:
 
 
 def write_new(name: str, data: bytes, *, folder: int) -> None:
-    """Write a file that does not exist yet in an open folder, and make its bytes durable."""
+    """Create a file in an open folder and make its bytes durable; the file must not exist yet."""
     file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE, dir_fd=folder)
     try:
         os.fchmod(file, FILE_MODE)
@@ -105,9 +105,9 @@ def write_new(name: str, data: bytes, *, folder: int) -> None:
 
 
 def replace(path: Path, data: bytes, *, draft: str = "") -> None:
-    """Write a file durably, whole or not at all, over one that may exist.
+    """Write a file durably and atomically, replacing any existing one.
 
-    ``draft`` is its name until it is complete, a new one if none is given.
+    ``draft`` is the name of the temporary file; by default, a new unique name.
     """
     with open_folder(path.parent) as folder:
         with suppress(FileNotFoundError):  # left by a process that died
@@ -124,7 +124,7 @@ def replace(path: Path, data: bytes, *, draft: str = "") -> None:
 
 
 def save_cache(path: Path, magic: bytes, payload: bytes) -> None:
-    """Write a file that need not survive a power cut: its checksum shows if it was torn."""
+    """Write a file that need not survive a power failure; its checksum shows if a write was torn."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         draft.write_bytes(magic + hashlib.sha256(payload).digest() + payload)
@@ -136,7 +136,7 @@ def save_cache(path: Path, magic: bytes, payload: bytes) -> None:
 
 
 def load_cache(path: Path, magic: bytes) -> memoryview | None:
-    """Return what was saved; None if the file is missing, torn, or of another kind or version."""
+    """Return the saved payload; None if the file is missing, torn, or of another kind or version."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -148,7 +148,7 @@ def load_cache(path: Path, magic: bytes) -> memoryview | None:
 def lock(path: Path, *, seconds: float) -> int:
     """Wait for the lock at a path and return its descriptor; closing it releases the lock.
 
-    Raise LockTimeout if another process holds it for longer than that.
+    Raise `LockTimeout` if another process holds the lock for longer than `seconds`.
     """
     deadline = time.monotonic() + seconds
     while (held := try_lock(path)) is None:
@@ -166,7 +166,7 @@ def try_lock(path: Path) -> int | None:
     held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The holder before us may have removed the file: a lock on a removed file excludes no one.
+        # The previous holder may have removed the file; a lock on a removed file excludes no one.
         if os.path.samestat(os.fstat(held), os.stat(path)):
             return held
     except (BlockingIOError, FileNotFoundError):

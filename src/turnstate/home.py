@@ -2,8 +2,8 @@
 
 `TURNSTATE_HOME` names the folder; the default is `$XDG_DATA_HOME/turnstate`, or else
 `~/.local/share/turnstate`. Reading never creates it: folder and key are created when something is first
-stored or signed. The key marks what this installation wrote in places where others can write, too. A
-signature covers its purpose, so one that was made for one use is invalid for another.
+stored or signed. The key marks what this installation wrote in places where others can write too. A
+signature covers its purpose, so a signature for one use is invalid for another.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .errors import HomeUnusable, InputError
 __all__ = ["KEY_FILE", "SNAPSHOT_FOLDER", "Home", "HomeDocument", "SigningKey"]
 
 SNAPSHOT_FOLDER = ".openstarry/snapshots"
-"""Where session snapshots are kept in a workspace; checkpoints leave it alone."""
+"""The folder in a workspace that holds session snapshots; checkpoints ignore it."""
 
 KEY_FILE = "key"
 KEY_BYTES = 32
@@ -36,13 +36,13 @@ _LOCK_SECONDS = 5.0
 
 
 class SigningKey:
-    """The secret of an installation; it signs and verifies, and is never shown."""
+    """The secret key of an installation, which signs and verifies and is never shown."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
     def sign(self, purpose: str, *pieces: bytes | memoryview) -> str:
-        """Return a signature of the pieces and their boundaries for one purpose: 64 hexadecimal digits."""
+        """Sign the pieces and their boundaries for one purpose; return 64 hexadecimal digits."""
         signature = hmac.new(self._secret, digestmod=hashlib.sha256)
         for piece in (purpose.encode(), *pieces):
             signature.update(len(piece).to_bytes(8, "big"))
@@ -69,7 +69,7 @@ class Home:
         return cls(Path(data if os.path.isabs(data) else _expanded("~/.local/share")) / "turnstate")
 
     def make(self) -> Path:
-        """Create the folder, private to its owner, unless it exists; return it."""
+        """Create the folder, private to its owner, unless it exists; return its path."""
         try:
             files.make_folder(self.path)
         except OSError as error:
@@ -79,7 +79,7 @@ class Home:
         return self.path
 
     def key(self) -> SigningKey:
-        """Return the key of this installation. The first use creates it; of several processes, one wins."""
+        """Return the key of this installation, creating it on first use; of several processes, one wins."""
         return self.known_key() or self._new_key()
 
     def known_key(self) -> SigningKey | None:
@@ -122,7 +122,7 @@ class HomeDocument(Generic[T]):
         self._home, self._name, self._kind = home, name, kind
 
     def read(self) -> T:
-        """Return its value; an empty one if there is no file."""
+        """Return its value; an empty value if there is no file."""
         path = self._home.path / self._name
         try:
             return msgspec.convert(strict_json.read(path.read_bytes()), self._kind)
@@ -132,7 +132,7 @@ class HomeDocument(Generic[T]):
             raise HomeUnusable(f"{path} cannot be read ({error}); correct it, or remove it") from error
 
     def change(self, change: Callable[[T], T]) -> None:
-        """Replace the value by what `change` makes of it; other processes wait meanwhile."""
+        """Replace the value with the result of `change`; other processes wait until this is done."""
         folder = self._home.make()
         try:
             held = files.lock(folder / f"{self._name}.lock", seconds=_LOCK_SECONDS)
@@ -144,7 +144,7 @@ class HomeDocument(Generic[T]):
 
 
 def _place_once(name: str, data: bytes, folder: int) -> None:
-    """Create a file, complete from the start, unless it exists; of several processes, the first wins."""
+    """Create a file atomically unless it exists; the first of several processes wins."""
     temporary = f".{name}.{secrets.token_hex(8)}.tmp"
     files.write_new(temporary, data, folder=folder)
     try:

@@ -1,13 +1,13 @@
-"""Ids and times: where the core mints and reads the clock, and how pure code derives.
+"""Ids and times: the core mints ids and reads the clock; pure code derives ids.
 
-Minted ids are UUIDv7, so they sort by the moment they were made, and two made in
-one millisecond by one process keep their order. Derived ids are UUIDv8 over
-(position, content): the same input always gives the same id, and they sort by position.
-A tool-call id is ``call_`` and 32 hex digits, which every provider accepts.
+Minted ids are UUIDv7, so they sort by creation time, and ids that one process mints in the same
+millisecond keep their order. Derived ids are UUIDv8 over (position, content): the same input
+always gives the same id, and they sort by position. A tool-call id is ``call_`` and 32 hex digits,
+which every provider accepts.
 
-Messages have timestamps as text; clocks and stores have milliseconds since 1970. A session ends by itself
-after an idle time. A wall clock that jumps ahead would end every session at once, so a manager compares the
-wall clock with a monotonic one before it ends anything.
+Messages have timestamps as text; clocks and stores use milliseconds since 1970. A session ends by itself
+after an idle time. A wall clock that jumps ahead would end all sessions together, so a manager compares the
+wall clock with a monotonic one before it ends any.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MessageId = NewType("MessageId", str)
 CallId = NewType("CallId", str)
 
 UNKNOWN_TIME = "1970-01-01T00:00:00Z"
-"""The timestamp of a message whose document did not tell: pure code asks no clock."""
+"""The timestamp of a message whose document has none; pure code reads no clock."""
 
 _DERIVED = re.compile(
     r"(?:call_[0-9a-f]{12}8[0-9a-f]{3}[89ab][0-9a-f]{15}"
@@ -59,7 +59,7 @@ _COUNTER_BITS = 42  # of the 74 random bits of a UUIDv7: never wraps within a mi
 
 
 class _Ticks:
-    """Milliseconds that never run backwards, each with a counter that only grows."""
+    """Milliseconds that never go back, each with a counter that only increases."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -78,7 +78,7 @@ class _Ticks:
             return self._millisecond, self._counter, drawn & 0xFFFFFFFF
 
     def unlock(self) -> None:
-        """Take a new lock in the child of a fork, where one that a thread held would stay held."""
+        """Replace the lock in a forked child, where a lock held by another thread would never be released."""
         self._lock = threading.Lock()
 
 
@@ -121,27 +121,27 @@ def call_id() -> CallId:
 
 
 def derived_id(position: int, *content: bytes) -> MessageId:
-    """Derive the id of a message that a document holds at this position."""
+    """Derive the id of a message from its position and content in a document."""
     return _dashed(_hashed(8, position, *content))
 
 
 def derived_call_id(position: int, *content: bytes) -> CallId:
-    """Derive the id of a call that a document holds at this position."""
+    """Derive the id of a call from its position and content in a document."""
     return CallId(f"call_{_hashed(8, position, *content)}")
 
 
 def seeded_id(position: int, *content: bytes) -> MessageId:
-    """Return an id as if minted that is the same every time, for samples and demonstrations."""
+    """Return a reproducible id that looks minted, for samples and demonstrations."""
     return _dashed(_hashed(7, position, *content))
 
 
 def seeded_call_id(position: int, *content: bytes) -> CallId:
-    """Return the id of a call as if minted that is the same every time."""
+    """Return a reproducible call id that looks minted."""
     return CallId(f"call_{_hashed(7, position, *content)}")
 
 
 def derived(*parts: str) -> MessageId:
-    """Derive an id from texts: 32 hex digits, for what a window adds to a conversation."""
+    """Derive an id of 32 hex digits from texts, for messages that a window adds to a conversation."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         digest.update(part.encode() + b"\0")
@@ -149,7 +149,7 @@ def derived(*parts: str) -> MessageId:
 
 
 def minted_at(id: str) -> int | None:
-    """Return the milliseconds at which an id was minted; None if it is not one of `message_id`."""
+    """Return the time in milliseconds at which `message_id` minted an id; None for any other id."""
     try:
         uuid = UUID(id)
     except ValueError:
@@ -158,25 +158,25 @@ def minted_at(id: str) -> int | None:
 
 
 def is_derived(id: str) -> bool:
-    """Return True if an id of a message or a call was derived from a document, not minted."""
-    return "8" in id[14:18:3] and bool(_DERIVED.fullmatch(id))  # where the version of either kind is
+    """Return True if the id of a message or a call was derived from a document, not minted."""
+    return "8" in id[14:18:3] and bool(_DERIVED.fullmatch(id))  # the UUID version is at 14 or 17
 
 
 def now() -> str:
-    """Read the clock: ISO-8601, UTC, milliseconds, ``Z``."""
+    """Return the current time as ISO-8601 in UTC, with milliseconds and a final ``Z``."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# Clocks in milliseconds, and when a wall clock can be trusted.
+# Clocks in milliseconds, and whether the wall clock can be trusted.
 
 
 Clock = Callable[[], int]
 
 JUMP = 60_000
-"""Milliseconds by which two clocks may differ, and for which they must agree after they did."""
+"""Milliseconds that the wall clock may get ahead, and for which the clocks must agree after a jump."""
 
 AGREEMENT = 1_000
-"""Milliseconds by which two clocks that agree may drift apart in that time."""
+"""Milliseconds that two clocks may drift apart in that time and still count as agreeing."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
@@ -188,13 +188,13 @@ def wall_clock() -> int:
 
 
 def utc(moment: int) -> datetime:
-    """Return milliseconds since 1970 as a time in UTC; one out of range is moved to the nearest end."""
+    """Convert milliseconds since 1970 to a time in UTC, clamped to the years 1970 to 9999."""
     since = min(max(moment, 0), _LAST)
     return _EPOCH + timedelta(milliseconds=since)
 
 
 def milliseconds(moment: datetime) -> int:
-    """Return a time, which must have a time zone, as milliseconds since 1970."""
+    """Convert a time, which must have a time zone, to milliseconds since 1970."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
@@ -204,7 +204,7 @@ def monotonic_clock() -> int:
 
 
 class ClockWatch:
-    """Compares a wall clock with a monotonic one at each call of `trusts`."""
+    """Compares the wall clock with a monotonic clock on each call of `trusts`."""
 
     def __init__(self, clock: Clock, monotonic: Clock) -> None:
         self._clock, self._monotonic = clock, monotonic
@@ -212,7 +212,7 @@ class ClockWatch:
         self._jumped = False
 
     def trusts(self) -> bool:
-        """Return True if the wall clock can be trusted: after a jump, once both agreed for a minute."""
+        """Return True if the wall clock can be trusted; after a jump, both must agree for a minute first."""
         wall, steady = self._clock(), self._monotonic()
         passed = steady - self._seen[1]
         ahead = wall - self._seen[0] - passed
@@ -221,6 +221,6 @@ class ClockWatch:
         elif not self._jumped or passed >= JUMP:
             self._jumped = False
         else:
-            return False  # they agree, but not for long enough yet
+            return False  # they agree, but not yet for long enough
         self._seen = wall, steady
         return not self._jumped

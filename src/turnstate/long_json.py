@@ -1,11 +1,11 @@
-"""JSON of long values, written and read in short steps.
+"""Encode and decode long JSON values in short steps.
 
-A JSON library writes or reads a document in one call that holds Python's lock: for ten megabytes of
-text up to 200 ms, in which no other thread runs. These functions give the same bytes and the same
-values by many calls of a few milliseconds each. Short values take one call, as without them.
+A JSON library encodes or decodes a document in one call that holds the GIL: for ten megabytes of text,
+up to 200 ms in which no other thread runs. These functions produce the same bytes and the same values
+in many calls of a few milliseconds each. Short values still take one call.
 
-To read, each long string is read piece by piece; the rest of the document is read with a short name in
-its place.
+To decode, each long string is read piece by piece, and the rest of the document is read with a short
+placeholder name instead of the string.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["LONG", "decode", "encode", "exceeds", "indented"]
 T = TypeVar("T")
 
 LONG = 256 * 1024
-"""Characters, or bytes, that one call works on: up to 5 ms."""
+"""The most characters or bytes that one call processes, in up to 5 ms."""
 
-_RUN = 4_096  # items of a long list that are looked at together
-_ESCAPES = 12  # bytes of the longest character, which is two escapes
+_RUN = 4_096  # items of a long list that are checked together
+_ESCAPES = 12  # bytes of the longest encoded character: two escapes
 _HIGH_SURROGATE = re.compile(rb"\\u[dD][89abAB]..", re.DOTALL)
 _TEXTS, _LISTS = (str, bytes), (list, tuple)
 _HOLDING = (dict, *_LISTS, *_TEXTS)
@@ -43,9 +43,9 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def exceeds(size: int, *values: Any) -> bool:
-    """Return True if values hold more text than a size, looking at no more than that."""
+    """Return True if the values hold more text than `size`, reading no further than needed."""
     rest = list(values)
-    for value in rest:  # which grows by what is in each value
+    for value in rest:  # the list grows by the contents of each value
         kind = type(value)
         if kind is str or kind is bytes:
             size -= len(value)
@@ -53,7 +53,7 @@ def exceeds(size: int, *values: Any) -> bool:
             continue
         elif kind is dict and size >= len(value):
             size -= len(value)
-            for key, item in value.items():  # most are texts, and need not be put into the list
+            for key, item in value.items():  # most are strings, which need not go through the list
                 if type(key) is str:
                     size -= len(key)
                 else:
@@ -62,7 +62,7 @@ def exceeds(size: int, *values: Any) -> bool:
                     size -= len(item)
                 elif type(item) not in _SHORT:
                     rest.append(item)
-        elif kind is tuple and size >= len(value):  # most often an empty one
+        elif kind is tuple and size >= len(value):  # usually empty
             size -= len(value)
             rest += value
         elif isinstance(value, Struct):
@@ -78,18 +78,18 @@ def exceeds(size: int, *values: Any) -> bool:
 
 
 def encode(value: Any, encoder: msgspec.json.Encoder = _encoder) -> bytes:
-    """Return ``encoder.encode(value)``."""
+    """Return ``encoder.encode(value)``, encoded in short steps."""
     return b"".join(_chunks(value, encoder)) if exceeds(LONG, value) else encoder.encode(value)
 
 
 def decode(data: bytes, read: Callable[[bytes], Any] = _decode) -> Any:
-    """Return ``read(data)``, and raise what that raises; `read` takes a document and returns plain values."""
+    """Return ``read(data)``, or raise what it raises; `read` turns a document into plain values."""
     if len(data) <= LONG:
         return read(data)
     try:
         return _decoded(data, _read if read is _decode else read)
     except (msgspec.MsgspecError, TurnstateError, ValueError, RecursionError):
-        return read(data)  # something is wrong with the document: the error is about all of it
+        return read(data)  # the document is invalid: raise the error that refers to all of it
 
 
 def indented(data: bytes, indent: int) -> bytes:
@@ -103,9 +103,9 @@ def indented(data: bytes, indent: int) -> bytes:
 
 
 def _chunks(value: Any, encoder: msgspec.json.Encoder, around: tuple[int, ...] = ()) -> Iterator[bytes]:
-    """Write a value in pieces, none of which takes long; ``around`` are the ids of what it is in."""
+    """Encode a value in pieces, none of which takes long; ``around`` are the ids of its containers."""
     if id(value) in around or not exceeds(LONG, value):
-        yield encoder.encode(value)  # what contains itself is refused here
+        yield encoder.encode(value)  # rejects a value that contains itself
     elif type(value) is str:
         yield b'"'
         for start in range(0, len(value), LONG):
@@ -150,7 +150,7 @@ def _item_chunks(
 
 
 def _struct_chunks(value: Struct, encoder: msgspec.json.Encoder) -> Iterator[bytes]:
-    """Write a value with the number of a field, between two bytes that JSON never has, for each long one."""
+    """Encode a struct, then each long field in place of its number between two NULs, which JSON never has."""
     short, fields = copy(value), astuple(value)
     for place, (name, field) in enumerate(zip(value.__struct_fields__, fields, strict=True)):
         if exceeds(LONG, field) and not isinstance(field, bytes):
@@ -163,7 +163,7 @@ def _struct_chunks(value: Struct, encoder: msgspec.json.Encoder) -> Iterator[byt
 
 
 def _runs(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Cut a sequence into runs that are not long, or of one item."""
+    """Split a sequence into runs that are either short or a single item."""
     for start in range(0, len(items), _RUN):
         waiting = [items[start : start + _RUN]]
         while waiting:
@@ -184,9 +184,9 @@ def _decoded(data: bytes, read: Callable[[bytes], Any]) -> Any:
 
 
 def _with_names(data: bytes) -> tuple[bytes, dict[str, tuple[int, int]]]:
-    """Return a document with names in place of its long strings, and the places of these.
+    """Return a document with names in place of its long strings, and the positions of these strings.
 
-    The names are made from the digest of the document, so that no other string in it is one of them.
+    The names contain the digest of the document, so no other string in it can equal one of them.
     """
     kept, places, begin, digest = list[bytes](), dict[str, tuple[int, int]](), 0, ""
     for start, end in _long_strings(data):
@@ -199,16 +199,16 @@ def _with_names(data: bytes) -> tuple[bytes, dict[str, tuple[int, int]]]:
 
 
 def _long_strings(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the places of the strings that are longer than `LONG`, without their quotes.
+    """Yield the start and end of each string longer than `LONG`, without its quotes.
 
-    Such a string begins at the last quote of a block and ends at the first one of a later block.
+    Such a string begins at the last quote of a block and ends at the first quote of a later block.
     """
     place, opened = 0, -1
     while place < len(data):
         block, after = data[place : place + LONG], place + LONG
         if b"\\" in block:
             block = block.replace(b"\\\\", b"..")
-            after += block.endswith(b"\\")  # what it escapes is no end of a string
+            after += block.endswith(b"\\")  # an escaped quote does not end a string
             block = block.replace(b'\\"', b"..")
         if quotes := block.count(b'"'):
             first, last = place + block.index(b'"'), place + block.rindex(b'"')
@@ -219,7 +219,7 @@ def _long_strings(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _string_pieces(data: bytes, start: int, end: int) -> Iterator[bytes]:
-    """Cut the inside of a string into strings, between characters."""
+    """Split the inside of a string into shorter JSON strings, between characters."""
     while start < end:
         cut = min(start + LONG, end)
         if cut < end:
@@ -229,19 +229,19 @@ def _string_pieces(data: bytes, start: int, end: int) -> Iterator[bytes]:
 
 
 def _cut(data: bytes, start: int, cut: int) -> int:
-    """Return the last place up to `cut` that is between two characters of a string."""
+    """Return the last position up to `cut` that is between two characters of a string."""
     piece = data[start:cut].replace(b"\\\\", b"..")
     escape = piece.rfind(b"\\", max(0, len(piece) - _ESCAPES))
     if escape >= 0:
         is_second = _HIGH_SURROGATE.fullmatch(piece, max(0, escape - 6), escape)
         return start + escape - (6 if is_second else 0)
-    while cut > start + 1 and data[cut] & 0xC0 == 0x80:  # within a character of UTF-8
+    while cut > start + 1 and data[cut] & 0xC0 == 0x80:  # inside a UTF-8 character
         cut -= 1
     return cut
 
 
 def _with_texts(value: Any, texts: dict[str, str]) -> Any:
-    """Replace the names by the texts."""
+    """Replace the names with the strings they stand for."""
     if isinstance(value, str):
         return texts.get(value, value)
     if isinstance(value, list):
@@ -255,7 +255,7 @@ def _with_texts(value: Any, texts: dict[str, str]) -> Any:
 
 
 def _read(data: bytes) -> Any:
-    """Read a document, a long list or object part by part."""
+    """Decode a document; decode a long list or object part by part."""
     kind = data.lstrip()[:1] if len(data) > LONG else b""
     if kind == b"[":
         return _read_items(_decode_list(data))

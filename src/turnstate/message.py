@@ -1,10 +1,10 @@
-"""Messages: the values that everything else is about.
+"""Messages: the values at the center of everything else.
 
 A message is what one party said: a user, the assistant (perhaps with tool calls), the tools
-(with the results of calls), or the core itself as ``system``. Calls and results find each other
-by id, never by order. Values are frozen; field names are the names on the wire; fields that a
-newer or foreign writer added are kept in ``extra``. What a provider's document said beyond the
-message is in ``native``, so that the same provider gets the same document back.
+(with the results of calls), or the core itself as ``system``. Calls and results are matched by id,
+never by order. Values are frozen, and their field names are the names on the wire. Fields that a
+newer or foreign writer added are kept in ``extra``. What a provider's document contained beyond
+the message is in ``native``, so that the same provider gets the same document back.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _JSON_NAMES = {
 }
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT(?!24)\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
-_is_usual_time = re.compile(  # on a day that every month has, so that no calendar is needed
+_is_usual_time = re.compile(  # on a day that every month has, so no calendar is needed
     r"[12]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])"
     r"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?Z",
     re.ASCII,
@@ -81,15 +81,15 @@ _SHAPES = frozenset(
 
 
 UNPARSED = "_unparsed"
-"""The key of the one argument that stands for arguments which are not a JSON object."""
+"""The key under which arguments that are not a JSON object are wrapped as the only argument."""
 
 
 class ToolCallRequest(Value, frozen=True, kw_only=True):
-    """A call that the assistant asks for.
+    """A tool call that the assistant requests.
 
-    ``provider_id`` is the provider's own id of it, ``parsed_id`` the id under which the document that it was
-    parsed from had it. Arguments that are not a JSON object are in ``raw``, as the model wrote them; ``args``
-    is then empty, and ``error`` says what is wrong with them.
+    ``provider_id`` is the provider's own id of the call; ``parsed_id`` is the id that was derived when a
+    document was parsed, before the call got a new one. Arguments that are not a JSON object are in ``raw``,
+    as the model wrote them; ``args`` is then empty, and ``error`` says what is wrong with them.
     """
 
     id: CallId = msgspec.field(default_factory=ids.call_id)
@@ -117,7 +117,7 @@ class ToolCallRequest(Value, frozen=True, kw_only=True):
 
     @property
     def error(self) -> str | None:
-        """Why the arguments cannot be used; None if they are a JSON object. Tell it to the model."""
+        """Why the arguments are unusable, as a text for the model; None if they are a JSON object."""
         if (raw := self.unparsed) is None:
             return None
         try:
@@ -129,19 +129,19 @@ class ToolCallRequest(Value, frozen=True, kw_only=True):
     @property
     def unparsed(self) -> str | None:
         """The arguments as the model wrote them, if they are not a JSON object."""
-        if self.raw is None and self.args.keys() == {UNPARSED}:  # as they were stored before there was `raw`
+        if self.raw is None and self.args.keys() == {UNPARSED}:  # how they were stored before `raw` existed
             text = self.args[UNPARSED]
             return text if isinstance(text, str) else None
         return self.raw
 
     @property
     def as_object(self) -> dict[str, Any]:
-        """The arguments as an object, for those who take nothing else."""
+        """The arguments as an object, for providers that accept nothing else."""
         return self.args if self.raw is None else {UNPARSED: self.raw}
 
 
 class ToolCallResult(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """What a call gave: any JSON value, ``0``, ``false``, ``""``, ``null`` and ``[]`` included."""
+    """The result of a call: any JSON value, including ``0``, ``false``, ``""``, ``null`` and ``[]``."""
 
     tool_call_id: CallId
     result: Any
@@ -161,11 +161,11 @@ class ToolCallResult(Value, frozen=True, kw_only=True, omit_defaults=False):
 
     @classmethod
     def of(cls, tool_call_id: str, output: Any, *, is_error: bool = False) -> ToolCallResult:
-        """Take any output of a tool: the tool has run, so what JSON cannot hold becomes text."""
+        """Build a result from any tool output; the tool has run, so what JSON cannot hold becomes text."""
         return cls(tool_call_id=CallId(tool_call_id), result=strict_json.clean(output), is_error=is_error)
 
     def says_same(self, other: ToolCallResult) -> bool:
-        """Return True if two results are the same JSON; to Python, 0 and False would be equal."""
+        """Return True if two results are the same JSON; unlike in Python, 0 and False differ."""
         if self.is_error is not other.is_error or self.result != other.result:
             return False
         return type(self.result) is str or _canonical(self.result) == _canonical(other.result)
@@ -205,7 +205,7 @@ class Message(Value, frozen=True, kw_only=True):
     def user(
         cls, content: str | Iterable[Part], *, id: str | None = None, timestamp: str | None = None
     ) -> Message:
-        """Say something as the user."""
+        """Create a user message."""
         return cls(**_stamp(id, timestamp), role="user", content=_content(content))
 
     @classmethod
@@ -217,7 +217,7 @@ class Message(Value, frozen=True, kw_only=True):
         id: str | None = None,
         timestamp: str | None = None,
     ) -> Message:
-        """Answer as the assistant, with text, tool calls or both."""
+        """Create an assistant message with text, tool calls or both."""
         said = None if content is None else _content(content)
         return cls(
             **_stamp(id, timestamp),
@@ -230,7 +230,7 @@ class Message(Value, frozen=True, kw_only=True):
     def tool(
         cls, tool_results: Iterable[ToolCallResult], *, id: str | None = None, timestamp: str | None = None
     ) -> Message:
-        """Answer one or more tool calls."""
+        """Create a tool message with the results of one or more calls."""
         return cls(**_stamp(id, timestamp), role="tool", tool_results=_items(tool_results, "tool_results"))
 
     @classmethod
@@ -242,7 +242,7 @@ class Message(Value, frozen=True, kw_only=True):
         id: str | None = None,
         timestamp: str | None = None,
     ) -> Message:
-        """Write a system message: for lists from outside; sessions write their own."""
+        """Create a system message, for lists from outside; sessions write their own."""
         return cls(**_stamp(id, timestamp), role="system", content=_content(content), kind=kind)
 
     @property
@@ -254,13 +254,13 @@ class Message(Value, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The words of the content, reasoning left out."""
+        """The text of the content, without reasoning."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(part.text for part in self.content or () if isinstance(part, TextPart))
 
     def replace(self, **changes: Any) -> Message:
-        """Copy with changes; a message that says something else drops what its document added."""
+        """Return a changed copy; a change of role, content, calls or results drops the document's edits."""
         if self.native and changes.keys() & {"role", "content", "tool_calls", "tool_results"}:
             native = self.native
             kept = Native(format=native.format, envelope=native.envelope, mended=native.mended)
@@ -268,10 +268,10 @@ class Message(Value, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **changes)
 
     def owned(self) -> Message:
-        """Return a message that shares no dict or list with this one, so that no one else can change it.
+        """Return a copy that shares no dict or list with this message, so that no one else can change it.
 
-        It is this message itself if it holds none. What was put into a dict or list since the message
-        was made is checked as if it were made now.
+        A message that holds no dict or list is returned as it is. Anything added to a dict or list since
+        the message was created is checked again.
         """
         if (
             not self.tool_calls
@@ -297,14 +297,14 @@ class Message(Value, frozen=True, kw_only=True):
 
 
 def _is_fixed(value: Part | ToolCallResult) -> bool:
-    """Return True if a part or a result holds nothing that could be changed."""
+    """Return True if a part or a result holds nothing mutable."""
     if value.extra is not UNSET or type(value) is OpaquePart:
         return False
     return type(value) is not ToolCallResult or type(value.result) not in (dict, list)
 
 
 def _copy(value: V, field: str | None = None) -> V:
-    """Copy a value with the JSON in one of its fields, and with its unknown fields."""
+    """Copy a value, its unknown fields, and the JSON in one of its fields."""
     copy: V = value.__copy__()  # type: ignore[attr-defined]
     if value.extra is not UNSET:
         force_setattr(copy, "extra", Extra(strict_json.copied(dict(value.extra), at="extra")))
@@ -338,7 +338,7 @@ def _settle_content(message: Message) -> None:
         with suppress(UnicodeEncodeError):
             if type(message.content) is str and message.content.encode():
                 return
-        settle(message, "content")  # makes it plain, or says what is wrong
+        settle(message, "content")  # makes it a plain str, or raises
         return
     _settle_items(message, "content", Part)
     if not message.content:
@@ -346,7 +346,7 @@ def _settle_content(message: Message) -> None:
 
 
 def _settle_items(message: Message, field: str, kind: Any) -> None:
-    """Hold a field to a tuple of such values; a list will do, and None is an empty one."""
+    """Make a field a tuple and check the type of its items; accept a list, and None as empty."""
     items = getattr(message, field)
     if type(items) is not tuple:
         items = () if items is None else _items(items, field)
@@ -359,7 +359,7 @@ def _settle_items(message: Message, field: str, kind: Any) -> None:
 
 
 def _fault(message: Message) -> str | None:
-    """Name what is wrong with a message, if anything is."""
+    """Return what is wrong with a message, or None."""
     if not message.id:
         return "it needs an id"
     if not is_timestamp(message.timestamp):
@@ -380,14 +380,14 @@ def _fault(message: Message) -> str | None:
 
 
 def not_a_message(what: str, given: object) -> str:
-    """Return the text of the error for what is no message."""
+    """Return the error text for a value that is not a message."""
     kind = type(given).__name__
     how = {"dict": "formats.get(…).parse([…]) reads a provider's dicts", "str": "write Message.user(…)"}
     return f"{what} takes messages, not {kind}; {how.get(kind, 'write Message.user(…)')}"
 
 
 def is_timestamp(text: str) -> bool:
-    """Return True if a text is a time in ISO-8601, UTC, with a final ``Z``."""
+    """Return True if a text is an ISO-8601 time in UTC with a final ``Z``."""
     if _is_usual_time(text):
         return True
     if not _TIMESTAMP.fullmatch(text):
@@ -409,14 +409,14 @@ def _contradiction(message: Message) -> str:
     return f"{_RULES[message.role]}; this one has {' and '.join(held) or 'nothing'}"
 
 
-# Ids that were derived from a document: good within it, and replaced where it joins a conversation.
+# Ids that were derived from a document are unique within it, and replaced when it joins a conversation.
 
 
 def minted(messages: Iterable[Message]) -> list[Message]:
-    """Return messages with new ids for those that were derived from a document.
+    """Return messages with new ids in place of those that were derived from a document.
 
-    Calls and the results in these messages change together; a call remembers the id that it had. Where a
-    document told no time, it is now.
+    A call and its results in these messages change together; a call keeps its old id in ``parsed_id``. A
+    message whose document has no time gets the current time.
     """
     new = dict[str, str]()
     return [_minted(message, new) for message in messages]

@@ -1,4 +1,4 @@
-"""The parts of a message's content: words, media, reasoning, and a provider's own blocks."""
+"""The parts of a message's content: text, media, reasoning, and a provider's own blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class TextPart(Value, frozen=True, tag="text", tag_field="type"):
-    """Words."""
+    """Text."""
 
     text: str
 
@@ -35,7 +35,7 @@ class TextPart(Value, frozen=True, tag="text", tag_field="type"):
 
 
 class _Media(Value, frozen=True, kw_only=True):
-    """Bytes, or a reference to bytes held elsewhere: exactly one of the three."""
+    """Bytes, or a reference to bytes stored elsewhere: exactly one of data, url and file_id."""
 
     data: bytes | None = None
     url: str | None = None
@@ -51,7 +51,7 @@ class _Media(Value, frozen=True, kw_only=True):
 
 
 class ImagePart(_Media, frozen=True, kw_only=True, tag="image", tag_field="type"):
-    """A picture, as bytes or by reference."""
+    """An image, as bytes or by reference."""
 
     detail: str | None = None
 
@@ -71,7 +71,7 @@ class FilePart(_Media, frozen=True, kw_only=True, tag="file", tag_field="type"):
 
 
 class ReasoningPart(Value, frozen=True, tag="reasoning", tag_field="type"):
-    """What the model thought; only the provider that signed it may get it back."""
+    """The model's reasoning; only the provider that signed it may get it back."""
 
     text: str = ""
     signature: str | None = None
@@ -81,9 +81,9 @@ class ReasoningPart(Value, frozen=True, tag="reasoning", tag_field="type"):
 
 
 class OpaquePart(Value, frozen=True, kw_only=True, tag="opaque", tag_field="type"):
-    """A provider's own block that Turnstate does not model, verbatim.
+    """A provider's own block that Turnstate does not model, kept verbatim.
 
-    ``text`` is what any other provider gets in its place; empty if there is nothing to say.
+    ``text`` is what other providers get in its place; empty if they get nothing.
     """
 
     format: str
@@ -99,11 +99,11 @@ Part = TextPart | ImagePart | FilePart | ReasoningPart | OpaquePart
 Content = str | tuple[Part, ...]
 
 
-# What a provider's document said beyond the message, kept so that it gets the same document back.
+# What a provider's document contained beyond the message, kept so that it gets the same document back.
 
 
 class Edit(Value, frozen=True):
-    """One difference between two JSON values: at this path is ``to``, or nothing."""
+    """One difference between two JSON values: the value at path ``at`` becomes ``to``, or is removed."""
 
     at: tuple[str | int, ...]
     to: Any = UNSET
@@ -122,13 +122,13 @@ def _is_step(step: object) -> bool:
 
 
 class Native(Value, frozen=True, kw_only=True):
-    """What one provider's document said that the message does not.
+    """What one provider's document contained that the message does not.
 
-    ``edits`` turn our rendering of the message into the original. ``starts`` says whether the
-    original began a new wire message here where we would have joined it to its neighbor, or the
-    other way round. ``envelope`` (on the first message) holds the document's own fields: model,
-    tools, settings; None means that the document was a bare list. ``mended`` says that a window holds
-    the message: it is then written as the provider takes it, even where the original was not.
+    ``edits`` turn our rendering of the message into the original. ``starts`` is True if the original
+    began a new wire message where we would join it to its neighbor, and False for the reverse.
+    ``envelope`` (on the first message) holds the document's own fields, such as model, tools and settings;
+    None means that the document was a bare list. ``mended`` is True for a message in a window: it is
+    rendered in a form that the provider accepts, even if the original was not.
     """
 
     format: str

@@ -1,13 +1,14 @@
-"""Text as the words it can be found by, cut once and alike for every store.
+"""The tokens that a text is found by, the same for every store.
 
-Text is normalized (NFKC) and casefolded, and cut at everything that is not a letter, digit, mark or
+Text is normalized (NFKC), casefolded, and split at everything that is not a letter, digit, mark or
 underscore, so paths, addresses and numbers are found by their parts. ``snake_case`` and ``camelCase``
-are kept whole and in parts. Scripts that are written without spaces, and Hangul, whose particles
-cling to the word, become overlapping pairs of characters; a Han character is also a token alone,
-since it is often a word. A store finds an entry by ``entry_words`` when all of ``query`` are among them.
+names are indexed whole and in parts. Scripts written without spaces, and Hangul, whose particles are
+attached to the word, become overlapping pairs of characters. A Han character is also a token alone,
+since it is often a word. An entry matches if its ``entry_words`` contain all tokens of ``query``.
 
-A token is unique in its entry, at most 64 characters long, has of ASCII only ``a-z0-9_``, and neither
-begins nor ends with ``_``: a store may mark rows with tokens of its own that begin so.
+A token is unique in its entry and at most 64 characters long. Its only ASCII characters are
+``a-z0-9_``, and it neither begins nor ends with ``_``: a store may mark rows with its own tokens that
+begin with one.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from .part import TextPart
 __all__ = ["entry_text", "entry_words", "query", "searchable", "snippet", "words", "words_of"]
 
 SEARCHED_BYTES = 100_000
-"""Of a longer entry only the beginning is searched: a dump of megabytes would bury the conversation."""
+"""Only this much of an entry is searched: a dump of megabytes would bury the conversation."""
 
-LONGEST_TOKEN = 64  # a SHA-256 in hex is found whole; of a longer blob its beginning suffices
-KNOWN_NAMES = 4_096  # whose parts are remembered: most names of a conversation come again
-MOST_HUMPS = 8  # with more, it is base64 rather than a name, and its parts are noise
+LONGEST_TOKEN = 64  # a SHA-256 in hex is indexed whole; the beginning of a longer blob is enough
+KNOWN_NAMES = 4_096  # names whose parts are cached: most names of a conversation recur
+MOST_HUMPS = 8  # a word with more is base64 rather than a name, and its parts are noise
 
 _HAN = "\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
 _KANA = "\u3031-\u3035\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
@@ -52,12 +53,12 @@ _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u180b-\u180f\u200c-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
     "\U000e0100-\U000e01ef]+"
 )
-"""Soft hyphens, joiners, directions and variants: the word is the same with and without them."""
+"""Soft hyphens, joiners, direction marks and variation selectors, which do not change a word."""
 
 _ASCII_SPACED = "".join(c if c.isalnum() or c == "_" else " " for c in map(chr, range(128)))
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
 
-# The shape of an ASCII text: a byte for each capital, underscore and other character of a name, and a space.
+# The shape of an ASCII text: "A" for a capital, "_", "a" for any other character of a name, and a space.
 _IN_NAMES = {"_": "_", **dict.fromkeys(ascii_uppercase, "A"), **dict.fromkeys(ascii_lowercase + digits, "a")}
 _SHAPE = "".join(_IN_NAMES.get(chr(code), " ") for code in range(256)).encode()
 _ANY_IN_NAME = bytes.maketrans(b"A_", b"aa")
@@ -65,7 +66,7 @@ _CAPITAL_OR_UNDERSCORE = bytes.maketrans(b"_", b"A")
 _TOO_LONG = b"a" * (LONGEST_TOKEN + 1)
 
 _PLAIN = re.compile(f"[A-Z]?[a-z0-9]{{1,{LONGEST_TOKEN - 1}}}|[A-Z0-9]{{1,{LONGEST_TOKEN}}}").fullmatch
-_HEADLESS = re.compile(r"^[\W_]+")  # underscores, and marks that have lost their letter
+_HEADLESS = re.compile(r"^[\W_]+")  # underscores, and marks without a letter before them
 _HUMP = re.compile("[A-Z]+(?![a-z])|[A-Z]?[^A-Z]+")
 _GAP = re.compile("[\\s\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+")  # would break or reorder a line
 
@@ -73,7 +74,7 @@ _GAP = re.compile("[\\s\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+")  # would
 def words(text: str) -> list[str]:
     """Return the tokens that an entry with this text is found by, in order of first appearance."""
     tokens: dict[str, None] = {}
-    for word in _cut(text):  # most words leave this loop at its first line
+    for word in _cut(text):  # most words take the first branch
         if word.islower() and word.isascii() and "_" not in word:
             tokens[word[:LONGEST_TOKEN]] = None
         elif _PLAIN(word):
@@ -86,7 +87,7 @@ def words(text: str) -> list[str]:
 
 
 def searchable(message: Message) -> Iterator[str]:
-    """Yield the texts of a message that a search finds it by."""
+    """Yield the texts of a message that are searched."""
     if isinstance(message.content, str):
         yield message.content
     else:
@@ -105,15 +106,15 @@ def words_of(message: Message) -> list[str]:
 
 
 def entry_words(kind: str, body: bytes) -> list[str]:
-    """Return the tokens that an entry is found by: those of a message, and none for anything else."""
+    """Return the tokens that an entry is found by; only messages have any."""
     return words("\n".join(_texts_in(kind, body)))
 
 
 def entry_text(kind: str, body: bytes) -> str:
-    """Return a text that has the tokens of an entry if it is cut at all of ASCII but letters, digits and _.
+    """Return a text that yields the tokens of an entry if split at all ASCII except letters, digits and _.
 
-    Of a plain text only names of several words are replaced, which is several times as fast as cutting all of
-    it here. The case of ASCII letters is to be ignored, and a token may be there more than once.
+    In plain text only compound names are replaced, which is several times as fast as splitting all of it
+    here. The reader must ignore the case of ASCII letters, and a token may occur more than once.
     """
     text = _searched("\n".join(_texts_in(kind, body)))
     cut = _names_cut(text) if text and text.isascii() else None
@@ -121,10 +122,10 @@ def entry_text(kind: str, body: bytes) -> str:
 
 
 def _names_cut(text: str) -> str | None:
-    """Return an ASCII text with tokens in place of names of several words; None if a name is too long.
+    """Return an ASCII text with tokens in place of compound names; None if a name is too long.
 
-    Such a name has an underscore, or a capital that is not its first letter, and a small letter. They are
-    looked for in the shape of the text: searching bytes for one byte is faster than any pattern.
+    Such a name has an underscore, or a lowercase letter and a capital that is not its first letter. The
+    search runs on the shape of the text: finding one byte in bytes is faster than any pattern.
     """
     text = f" {text} "
     shape = text.encode().translate(_SHAPE)
@@ -143,7 +144,7 @@ def _names_cut(text: str) -> str | None:
 
 @lru_cache(maxsize=KNOWN_NAMES)
 def _with_parts(name: str) -> str:
-    """Return an ASCII name and its parts as a text that has the tokens of `_indexed`."""
+    """Return an ASCII name and its parts as a text with the tokens of `_indexed`."""
     if _PLAIN(name):
         return name
     parts = name.split("_")
@@ -166,7 +167,7 @@ class _StoredResult(Struct):
 
 
 class _StoredMessage(Struct):
-    """The part of a message's JSON that is searched; what is written as JSON again stays as it is stored."""
+    """The searched fields of a message's JSON; values that are searched as JSON text stay undecoded."""
 
     content: str | None = None
     tool_calls: tuple[_StoredCall, ...] = ()
@@ -184,15 +185,15 @@ _decode_stored = msgspec.json.Decoder(_StoredMessage).decode
 
 
 def _stored_text(result: Raw) -> str:
-    """Return a result as `wire_text.result_text` writes it: a list may be one of parts."""
+    """Return a stored result as `wire_text.result_text` writes it; a list may be a list of parts."""
     json = str(result, "utf-8")
     return wire_text.result_text(msgspec.json.decode(result)) if json[0] in '"[' else json
 
 
 def _texts_in(kind: str, body: bytes) -> Iterable[str]:
-    """Return the texts that an entry is found by: those of `searchable` if it is a message.
+    """Return the texts that an entry is found by; only messages have any, those of `searchable`.
 
-    Most are read without making a message, which would check all of it once more.
+    Most are read without creating a message, which would check all of it again.
     """
     if kind != "message":
         return ()
@@ -200,7 +201,7 @@ def _texts_in(kind: str, body: bytes) -> Iterable[str]:
         if len(body) <= LONG:
             return _decode_stored(body).texts()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # it has parts, or is damaged
+        pass  # it has content parts, or is damaged
     try:
         entry = decode_entry(kind, body)
     except TurnstateError:
@@ -209,7 +210,7 @@ def _texts_in(kind: str, body: bytes) -> Iterable[str]:
 
 
 def query(text: str) -> list[str]:
-    """Return the tokens that an entry must all have to be a hit."""
+    """Return the tokens that an entry must contain, all of them, to match."""
     tokens = dict.fromkeys(token for word in _cut(text) for token in _asked(word) if token)
     if not tokens:
         raise InputError(f"nothing to search for in {text[:40]!r}: give at least one letter or digit")
@@ -217,7 +218,7 @@ def query(text: str) -> list[str]:
 
 
 def snippet(text: str, terms: list[str], width: int = 80) -> str:
-    """Show one line of the text around the first match of any term, or its beginning if there is none."""
+    """Return one line of the text around the first match of any term, or its beginning if none matches."""
     line = _GAP.sub(" ", _searched(text)).strip()
     if len(line) <= width:
         return line
@@ -230,10 +231,10 @@ def snippet(text: str, terms: list[str], width: int = 80) -> str:
 
 
 def _cut(text: str) -> dict[str, None]:
-    """Return each word once, unchanged; where the text passes into a dense script, a new one begins."""
+    """Return each word once, unchanged; a switch to or from a dense script begins a new word."""
     text = _searched(text)
     foreign = "" if text.isascii() else " ".join(dict.fromkeys(_FOREIGN.findall(text)))
-    if not _has_words(foreign):  # translate and split are four times as fast as a pattern
+    if not _has_words(foreign):  # `translate` and `split` are four times as fast as a pattern
         return dict.fromkeys(text.encode("ascii", "replace").decode().translate(_ASCII_SPACED).split())
     if _INVISIBLE.search(foreign):
         text = _INVISIBLE.sub("", text)
@@ -245,7 +246,7 @@ def _cut(text: str) -> dict[str, None]:
 
 
 def _has_words(foreign: str) -> bool:
-    """Return True if characters make or change a word; quotes, dashes and emoji only separate."""
+    """Return True if any character can be part of a word; quotes, dashes and emoji only separate words."""
     return any(category(character)[0] in "LMNC" for character in normalize("NFKC", foreign))
 
 
@@ -264,10 +265,10 @@ class _Patterns(NamedTuple):
 
 @cache
 def _beyond_ascii() -> _Patterns:
-    r"""Compile what only texts beyond ASCII need: it takes some milliseconds, and many never need it.
+    r"""Compile the patterns for text beyond ASCII, which take milliseconds and are often never needed.
 
-    ``\w`` has no marks, and Indic words would break at their vowels, so a word goes on after them.
-    The lookaheads are for speed: after most words is a space.
+    ``\w`` does not match marks, so Indic words would break at their vowels; hence a word continues after
+    marks. The lookaheads are for speed: most words are followed by a space.
     """
     marks = _marks()
     return _Patterns(
@@ -282,7 +283,7 @@ def _beyond_ascii() -> _Patterns:
 
 
 def _marks() -> str:
-    """List the ranges of combining marks; among the Han and Hangul blocks that are left out is none."""
+    """Return the ranges of combining marks; the skipped Han and Hangul blocks contain none."""
     codes = [*range(0x300, 0x3400), *range(0xA000, 0xAC00), *range(0xFB00, 0x1F000)]
     categories = "".join(category(chr(code)) for code in codes)
     runs = (run.span() for run in re.finditer("(?:Mn|Mc)+", categories))
@@ -324,7 +325,7 @@ def _folded(text: str) -> str:
 
 
 def _match(line: str, terms: list[str]) -> tuple[int, int]:
-    """Return the place of the first term in the line, preferably as a whole word."""
+    """Return the start and end of the first match of a term in the line, preferably as a whole word."""
     folded = _folded(_INVISIBLE.sub("", line))
     inside = "|".join(map(re.escape, terms))
     alone = rf"(?<![^\W_])(?:{inside})(?![^\W_])"
@@ -333,7 +334,7 @@ def _match(line: str, terms: list[str]) -> tuple[int, int]:
 
 
 def _origin(line: str, folded: str, offset: int) -> int:
-    """Return the place in the line that became this offset of the folded line."""
+    """Return the position in the line that corresponds to an offset in the folded line."""
     if len(line) == len(folded):
         return offset
 

@@ -1,11 +1,10 @@
-"""The border: foreign JSON enters here, once, by one rule.
+"""The boundary at which all foreign JSON enters, under one set of rules.
 
-``read`` takes bytes or text, ``check`` takes values that are in memory already, and both
-refuse the same things with the path to the fault: duplicate keys, NaN and infinities,
-lone surrogates, nesting and size beyond a limit, anything that is not JSON.
-NUL is a character like any other. ``plain`` checks and copies, for those who keep what they are
-given. ``clean`` is for tool output, which must never be refused for what it says: it replaces
-what cannot be kept.
+``read`` takes bytes or text, and ``check`` takes values that are already in memory. Both reject the
+same things and report the path: duplicate keys, NaN and infinities, lone surrogates, nesting and
+size beyond a limit, and anything that is not JSON. NUL is a character like any other. ``plain``
+checks and copies, for callers that keep the value. ``clean`` is for tool output, which must never be
+rejected for its content: it replaces what cannot be kept.
 """
 
 from __future__ import annotations
@@ -38,23 +37,23 @@ __all__ = [
 ]
 
 MAX_BYTES = 64 * 1024 * 1024
-"""One document; far above any provider's request limit, far below a machine's memory."""
+"""The size of one document: far above any provider's request limit, far below a machine's memory."""
 
 MAX_DEPTH = 200
-"""Every JSON library on the way takes this much; some recurse and stop at 500 or 1,000."""
+"""Every JSON library involved accepts this much; some recurse and stop at 500 or 1,000."""
 
 MAX_VALUE_DEPTH = 180
-"""One value in a message; what is left is for the documents that hold it, so that they can be read."""
+"""The depth of one value in a message; the remaining levels keep the documents that hold it readable."""
 
-_FEW = 16  # values of an object that are looked at one by one, which is quicker than writing it
-_EXACT = 2**53  # whole numbers up to which every reader of JSON agrees
+_FEW = 16  # values of an object that are checked one by one, which is faster than encoding it
+_EXACT = 2**53  # integers up to this size mean the same to every JSON reader
 
 MAX_DIGITS = 4_300
-"""Of an integer: CPython, in its default setting, neither reads nor prints longer ones."""
+"""The digits of an integer; by default, CPython neither parses nor prints longer ones."""
 
 _TOO_LONG = 10**MAX_DIGITS
-_SURE_BITS = 3 * MAX_DIGITS  # an integer with fewer has fewer digits
-_SHOWN = 40  # characters of a hostile key or number, and steps of a path, that an error repeats
+_SURE_BITS = 3 * MAX_DIGITS  # an integer within this many bits is within the limit of digits
+_SHOWN = 40  # the most characters of a hostile key or number, or steps of a path, that an error repeats
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -65,7 +64,7 @@ _Path = tuple[Any, ...]  # (parent, step), innermost last; () is the root
 
 
 class _Fault:
-    """Marks the place in the parsed tree where something was refused, so that its path is known."""
+    """Marks the place in the parsed tree where something was rejected, so that its path is known."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -83,7 +82,7 @@ def read(
 
 
 def check(value: Any, *, max_depth: int = MAX_DEPTH, at: str = "$") -> None:
-    """Refuse a value that is not faithful JSON, naming the path to the first fault."""
+    """Reject a value that JSON cannot represent faithfully; the error names the path to the first fault."""
     if is_plain(value, max_depth):
         return
     for node, path, depth in _walk(value):
@@ -94,7 +93,7 @@ def check(value: Any, *, max_depth: int = MAX_DEPTH, at: str = "$") -> None:
 
 
 def check_text(text: object, *, at: str) -> None:
-    """Refuse what is not text, or has no UTF-8 form."""
+    """Reject a value that is not text or cannot be encoded as UTF-8."""
     if not isinstance(text, str):
         raise ForbiddenJSON(f"expected text, got {type(text).__name__}", path=at)
     if not _encodable(text):
@@ -102,7 +101,7 @@ def check_text(text: object, *, at: str) -> None:
 
 
 def plain(value: Any, *, at: str = "$") -> Any:
-    """Check a value of a message and copy it: dicts, lists and scalars that no one else holds."""
+    """Check a value of a message and copy it into dicts, lists and scalars that no one else holds."""
     if type(value) is str:
         check_text(value, at=at)
         return value
@@ -112,7 +111,7 @@ def plain(value: Any, *, at: str = "$") -> Any:
         written = long_json.encode(value)
         copy = long_json.decode(written)
         same = copy == value
-    except Exception:  # whatever a foreign type does when it is written: the walk names it
+    except Exception:  # a foreign type may raise anything when encoded; `check` below names the culprit
         same = False
     if same and (
         written.count(b"[") + written.count(b"{") <= MAX_VALUE_DEPTH
@@ -124,7 +123,7 @@ def plain(value: Any, *, at: str = "$") -> Any:
 
 
 def is_simple(value: Any) -> bool:
-    """Return True for an object of a few ASCII texts and whole numbers, as most arguments are."""
+    """Return True for a small object of ASCII strings and scalars, as most arguments are."""
     if type(value) is not dict or len(value) > _FEW:
         return False
     for key, one in value.items():
@@ -143,13 +142,13 @@ def is_simple(value: Any) -> bool:
 
 
 def plain_document(value: Any) -> Any:
-    """Check a document and copy it: subclasses, as enums or ordered dicts, become what JSON reads them as."""
+    """Check a document and copy it; subclasses, such as enums or ordered dicts, become plain JSON types."""
     check(value)
     return _plain(value)
 
 
 def copied(value: Any, *, at: str = "$") -> Any:
-    """Copy a value that was plain when it was made, and check what was put into it since."""
+    """Copy a value that was plain when it was created, and check what was added to it since."""
     try:
         return _copied(value, MAX_VALUE_DEPTH)
     except ValueError:
@@ -157,9 +156,9 @@ def copied(value: Any, *, at: str = "$") -> Any:
 
 
 def clean(value: Any) -> Any:
-    """Make tool output storable: U+FFFD for lone surrogates, text for what JSON has no form for.
+    """Make tool output storable: lone surrogates become U+FFFD, and what JSON cannot represent becomes text.
 
-    Only what is nested too deeply to be kept, as everything that contains itself, is refused.
+    Only output that is nested too deeply is rejected, which includes everything that contains itself.
     """
     try:
         return _clean(value, MAX_VALUE_DEPTH)
@@ -207,7 +206,7 @@ def _parse(text: str, faults: list[_Fault]) -> Any:
             if digits <= MAX_DIGITS:
                 return int(literal)
         except ValueError:
-            pass  # an interpreter that is set to read fewer
+            pass  # the interpreter is configured for fewer digits
         return fault(f"an integer of {digits} digits is out of range")
 
     def constant(literal: str) -> Any:
@@ -228,7 +227,7 @@ def _may_hold_lone_surrogates(data: object, text: str) -> bool:
 
 
 def _deeper_than(limit: int, value: Any) -> bool:
-    """Measure what was parsed level by level, without recursion."""
+    """Return True if a parsed value is nested deeper than the limit, without recursion."""
     level = [value] if type(value) in _NESTING else []
     while level and limit > 0:
         children = (node.values() if type(node) is dict else node for node in level)
@@ -248,7 +247,7 @@ def _encodable(text: str) -> bool:
 
 
 def is_plain(value: Any, max_depth: int = MAX_DEPTH) -> bool:
-    """Return True if a value is JSON beyond doubt; where it is not, `check` has to look closer."""
+    """Return True if a value is certainly JSON; if not, `check` has to examine it."""
     try:
         return _faithful(value, max_depth)
     except RecursionError:
@@ -256,7 +255,7 @@ def is_plain(value: Any, max_depth: int = MAX_DEPTH) -> bool:
 
 
 def _faithful(value: Any, levels: int) -> bool:
-    """Accept quickly what is plainly JSON; whatever is not gets looked at again, with its path."""
+    """Return True, quickly, for plain JSON; anything else is examined again to find the path."""
     kind = type(value)
     if kind is str:
         return value.isascii() or _encodable(value)
@@ -305,7 +304,7 @@ def _key_fault(key: Any) -> str | None:
 
 
 def _copied(value: Any, levels: int) -> Any:
-    """Copy dicts and lists; raise ValueError where something may not be faithful JSON."""
+    """Copy dicts and lists; raise ValueError if something may not be faithful JSON."""
     kind = type(value)
     if kind is str:
         if value.isascii() or _encodable(value):
@@ -315,7 +314,7 @@ def _copied(value: Any, levels: int) -> Any:
         for key, item in value.items():
             if type(key) is not str:
                 break
-            is_sure = type(item) is str and item.isascii()  # the most, so without a call
+            is_sure = type(item) is str and item.isascii()  # most items, so avoid a call
             copy[key] = item if is_sure else _copied(item, levels - 1)
         else:
             return copy
@@ -332,7 +331,7 @@ def _copied(value: Any, levels: int) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Copy what `check` let pass."""
+    """Copy a value that passed `check`."""
     if isinstance(value, dict):
         return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -364,7 +363,7 @@ def _clean(value: Any, levels: int) -> Any:
 
 
 def _clean_object(value: dict[Any, Any], levels: int) -> dict[str, Any]:
-    """Return unique texts for keys: two that are equal once they are clean both stay."""
+    """Clean an object and keep its keys unique: keys that become equal both stay."""
     result: dict[str, Any] = {}
     for key, item in value.items():
         text = _clean(key, levels)
@@ -376,15 +375,15 @@ def _clean_object(value: dict[Any, Any], levels: int) -> dict[str, Any]:
 
 
 def _without_lone_surrogates(text: str) -> str:
-    """Join halves that are side by side, as a broken stream leaves them; any other is U+FFFD."""
+    """Join adjacent surrogate halves, as a broken stream leaves them; replace any others with U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _in_builtin_types(value: Any) -> Any:
-    """Return records as dicts, times as ISO-8601 and so on, and anything else as its text."""
+    """Convert records to dicts, times to ISO-8601 and so on, and anything else to text."""
     try:
         return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview), enc_hook=str)
-    except Exception:  # whatever a foreign class does when it is asked for its text
+    except Exception:  # the `__str__` of a foreign class may raise anything
         return f"<{type(value).__name__}>"
 
 

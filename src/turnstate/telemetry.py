@@ -1,12 +1,12 @@
-"""Telemetry: spans for OpenTelemetry, by the semantic conventions for GenAI, and a logger that is silent.
+"""Telemetry: OpenTelemetry spans under the semantic conventions for GenAI, and a silent logger.
 
-A program that wants spans has imported OpenTelemetry before anything happens here, so it is looked up and
-never imported: whoever does not use it pays nothing. A span is made current only while something is awaited,
-never across a ``yield``, so that it cannot leak into the program that reads the events.
+A program that wants spans has already imported OpenTelemetry, so this module looks it up in `sys.modules` and
+never imports it: programs without it pay nothing. A span is current only while something is awaited, never
+across a ``yield``, so that it cannot leak into the program that reads the events.
 
-No text of a conversation is recorded, unless ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` is
-``true``, the variable that other instrumentations obey as well. Modules log to ``turnstate.…``, of the
-standard library, and nothing is printed unless the program configures it.
+The text of conversations is not recorded unless ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` is
+``true``; other instrumentations honor the same variable. Modules log to ``turnstate.…`` with the standard
+library, and nothing is printed unless the program configures logging.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 
 class TracedSpan:
-    """A span under way; without OpenTelemetry, nothing."""
+    """A span in progress; a no-op without OpenTelemetry."""
 
     __slots__ = ("_span", "_trace")
 
@@ -40,23 +40,23 @@ class TracedSpan:
         self._trace, self._span = trace, span
 
     def set(self, attributes: Attributes) -> None:
-        """Set attributes; those that are None are left out."""
+        """Set attributes, except those that are None."""
         if self._span is not None:
             self._span.set_attributes(_known(attributes))
 
     def event(self, name: str, attributes: Attributes) -> None:
-        """Record that something happened."""
+        """Add an event to the span."""
         if self._span is not None:
             self._span.add_event(name, _known(attributes))
 
     def fail(self, kind: str, text: str = "") -> None:
-        """Record that it failed, by the kind of the error."""
+        """Mark the span as failed with a kind of error."""
         if self._span is not None:
             self._span.set_attribute("error.type", kind)
             self._span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, text or None))
 
     def current(self) -> AbstractContextManager[Any]:
-        """Return a block in which spans that begin are children of this one."""
+        """Return a context manager in which new spans become children of this one."""
         if self._span is None:
             return nullcontext()
         block: AbstractContextManager[Any] = self._trace.use_span(
@@ -65,7 +65,7 @@ class TracedSpan:
         return block
 
     def end(self) -> None:
-        """End it."""
+        """End the span."""
         if self._span is not None:
             self._span.end()
 
@@ -76,7 +76,7 @@ _NOTHING = TracedSpan()
 def started(
     operation: str, subject: str, attributes: Attributes, *, kind: Literal["CLIENT", "INTERNAL"] = "INTERNAL"
 ) -> TracedSpan:
-    """Begin a span of an operation on something, such as a model or a tool."""
+    """Start a span for an operation on a subject, such as a model or a tool."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return _NOTHING
@@ -91,7 +91,7 @@ def started(
 
 @contextmanager
 def traced(operation: str, attributes: Attributes) -> Iterator[TracedSpan]:
-    """Run a block in a span, which records an error of the block."""
+    """Run a block in a span, which records an error raised by the block."""
     span = started(operation, "", attributes)
     try:
         with span.current():
@@ -109,7 +109,7 @@ def captures_content() -> bool:
 
 
 def message_texts(messages: Iterable[Message]) -> str:
-    """Return messages as the conventions write them: JSON of roles and parts."""
+    """Return messages in the JSON of the semantic conventions: roles and parts."""
     return wire_text.json_text([{"role": one.role, "parts": _parts(one)} for one in messages])
 
 

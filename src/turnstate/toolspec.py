@@ -1,4 +1,4 @@
-"""Tool definitions: what a model gets to know about a tool, at any provider."""
+"""Tool definitions: what a model is told about a tool, independent of the provider."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .value import Value, settle, settle_object
 __all__ = ["EMPTY_SCHEMA", "ToolSpec"]
 
 EMPTY_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
-"""The least that every provider takes as the schema of a tool."""
+"""The minimal schema of a tool that every provider accepts."""
 
 
 class ToolSpec(Value, frozen=True):

@@ -1,11 +1,11 @@
-"""The base of all values that Turnstate writes: frozen, strict, and kind to fields it does not know.
+"""The base of all values that Turnstate writes: frozen, strict, and tolerant of unknown fields.
 
-A value is checked when it is made, and owns what it holds: JSON that is handed
-to it is copied into plain dicts, lists and scalars. So a value that exists can be written, reads back
-as an equal one, and does not change when its maker changes what it was made from.
+A value is checked when it is created, and owns what it holds: JSON passed to it is copied into plain dicts,
+lists and scalars. So every value can be written, reads back as an equal value, and does not change when the
+caller changes the objects it was created from.
 
-Settings are checked by the same rule: ``check_whole``, ``check_number`` and ``check_kind`` refuse a value
-with an `InvalidSetting` that names the setting, the value and what is allowed.
+Settings are checked in the same way: ``check_whole``, ``check_number``, ``check_string`` and ``check_kind``
+raise an `InvalidSetting` that names the setting, the value and what is allowed.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ __all__ = [
 ]
 
 COUNT = 2**31 - 1
-"""The most of anything that a setting may ask for."""
+"""The largest count that a setting may have."""
 
 TOKENS = 2**62
-"""The most tokens of a budget: as good as no limit, and within what every store and format keeps."""
+"""The largest budget in tokens: effectively no limit, and within the range of every store and format."""
 
 
 class Extra(dict[str, Any]):
-    """Fields that this version does not know, kept as they came."""
+    """Fields that this version does not know, kept unchanged."""
 
 
 class Value(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """A frozen value that keeps unknown fields (`codec` puts them back in their place).
 
-    It is plain JSON, so no cycle leads back to it, and the garbage collector need not look at the many
-    thousands that a long conversation holds.
+    It is plain JSON, so it cannot be part of a reference cycle, and the garbage collector need not track the
+    many thousands of values that a long conversation holds.
     """
 
     extra: Extra | UnsetType = UNSET
 
 
 def settle(value: Value, *texts: str, optional: tuple[str, ...] = ()) -> None:
-    """Own the unknown fields, and hold the named ones to plain text that has a UTF-8 form."""
+    """Copy the unknown fields, and make sure that the named ones are plain text with a UTF-8 form."""
     if value.extra is not UNSET:
         settle_extra(value)
     for field in texts + optional:
@@ -70,7 +70,7 @@ def settle(value: Value, *texts: str, optional: tuple[str, ...] = ()) -> None:
 
 
 def settle_extra(value: Value) -> None:
-    """Own the unknown fields, none of which may pass for one that the value has."""
+    """Copy the unknown fields, none of which may have the name of a declared field."""
     extra = _object(value.extra, at="extra")
     if taken := extra.keys() & wire_names(type(value)):
         raise InvalidMessage(f"{min(taken)} is no extra field of {type(value).__name__}", path="extra")
@@ -78,14 +78,14 @@ def settle_extra(value: Value) -> None:
 
 
 def settle_object(value: Value, field: str) -> None:
-    """Own a field that is a JSON object."""
+    """Check and copy a field that is a JSON object."""
     given = getattr(value, field)
     force_setattr(value, field, dict(given) if strict_json.is_simple(given) else _object(given, at=field))
 
 
 @cache
 def wire_names(kind: type[Value]) -> frozenset[str]:
-    """Name the fields that a kind of value has on the wire."""
+    """Return the names of the fields that a kind of value has on the wire."""
     tag = kind.__struct_config__.tag_field
     return frozenset({*kind.__struct_fields__, *([tag] if tag else [])} - {"extra"})
 
@@ -98,7 +98,7 @@ def _object(given: object, *, at: str) -> dict[str, Any]:
 
 
 def check_whole(setting: str, value: object, *, least: int = 0, most: int = COUNT) -> None:
-    """Refuse a setting that is not a whole number within its range."""
+    """Reject a setting that is not a whole number within its range."""
     if type(value) is not int or not least <= value <= most:
         refuse(setting, value, f"a whole number from {least:,} to {most:,}")
 
@@ -106,7 +106,7 @@ def check_whole(setting: str, value: object, *, least: int = 0, most: int = COUN
 def check_number(
     setting: str, value: object, *, least: float, most: float, above: bool = False, below: bool = False
 ) -> None:
-    """Refuse a setting that is not a number within its range; `above` and `below` leave its ends out."""
+    """Reject a setting that is not a number within its range; `above` and `below` exclude the ends."""
     if (
         isinstance(value, int | float)
         and type(value) is not bool
@@ -119,7 +119,7 @@ def check_number(
 
 
 def check_string(setting: str, value: object, *, optional: bool = False) -> None:
-    """Refuse a setting that is not text with a UTF-8 form."""
+    """Reject a setting that is not text with a UTF-8 form."""
     if optional and value is None:
         return
     check_kind(setting, value, str, optional=optional)
@@ -130,15 +130,15 @@ def check_string(setting: str, value: object, *, optional: bool = False) -> None
 
 
 def check_kind(setting: str, value: object, kind: type, *, optional: bool = False) -> None:
-    """Refuse a setting that is not of its type."""
+    """Reject a setting of the wrong type."""
     if not (isinstance(value, kind) or (optional and value is None)):
         refuse(setting, value, f"{'nothing or ' if optional else ''}a value of type {kind.__name__}")
 
 
 def refuse(setting: str, value: object, allowed: str) -> NoReturn:
-    """Raise `InvalidSetting` for a value, and say what is allowed."""
+    """Raise an `InvalidSetting` that shows the value and says what is allowed."""
     try:
         shown = repr(value)
-    except Exception:  # of a foreign type, or of an integer that is too long to be printed
+    except Exception:  # a foreign type, or an integer that is too long to print
         shown = f"a value of type {type(value).__name__}"
     raise InvalidSetting(f"{setting} = {shown:.80} is not allowed: expected {allowed}", setting=setting)

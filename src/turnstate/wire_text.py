@@ -1,9 +1,9 @@
-"""What a model reads: values as the text that is sent.
+"""Values as the text that a model reads.
 
-Arguments and structured results are compact JSON in the order in which they came; a result that
-is a list of content parts (in our names, or in those that MCP servers answer with) is sent as
-parts; media that a provider cannot take becomes a line that says what it was. Counting and
-rendering share these functions, so that what is counted is what is sent.
+Arguments and structured results are sent as compact JSON in their original order. A result that is
+a list of content parts (under our names, or under those of MCP servers) is sent as parts. Media that
+a provider does not accept becomes a line that describes it. Counting and rendering share these
+functions, so what is counted is what is sent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 SILENCE = "[empty]"
-"""Stands for text that says nothing where a provider insists on some."""
+"""Replaces empty text where a provider requires some."""
 
 _MCP_NAMES = {"mimeType": "media_type"}
 _MCP_ASIDES = ("annotations", "_meta")
@@ -43,7 +43,7 @@ def json_text(value: Any) -> str:
 
 
 def args_text(call: ToolCallRequest) -> str:
-    """Write the arguments of a call as the text that the model reads: its own words if they are not JSON."""
+    """Write the arguments of a call as the model reads them; invalid ones are its own text, unchanged."""
     return json_text(call.args) if call.raw is None else call.raw
 
 
@@ -57,7 +57,7 @@ def result_text(result: Any) -> str:
 
 
 def result_parts(result: Any) -> tuple[TextPart | ImagePart | FilePart, ...] | None:
-    """Return a result that is a non-empty list of content parts as parts, any other as None."""
+    """Return a result as content parts if it is a non-empty list of them, otherwise None."""
     if not isinstance(result, list | tuple) or not result or not all(map(_looks_like_part, result)):
         return None
     try:
@@ -67,12 +67,12 @@ def result_parts(result: Any) -> tuple[TextPart | ImagePart | FilePart, ...] | N
 
 
 def result_of_parts(parts: Iterable[Part]) -> list[Any]:
-    """Write content parts as a result, the way `result_parts` reads them."""
+    """Write content parts as a result that `result_parts` reads."""
     return [msgspec.to_builtins(part) for part in parts]
 
 
 def described(part: Part) -> str:
-    """Say in one line what a part was, for a reader that cannot be given the part itself."""
+    """Describe a part in one line, for a reader that cannot get the part itself."""
     match part:
         case ImagePart():
             return f"[image {_source(part)}]"
@@ -83,7 +83,7 @@ def described(part: Part) -> str:
 
 
 def notice(text: str) -> str:
-    """Write a system message as user text, for a provider that takes none between the turns."""
+    """Write a system message as user text, for a provider that accepts none between turns."""
     return f"[System message] {text}"
 
 
@@ -101,6 +101,6 @@ def _looks_like_part(item: Any) -> bool:
 
 
 def _in_our_names(item: dict[str, Any]) -> dict[str, Any]:
-    """Rename what MCP calls otherwise, and leave out what it says to the client alone."""
+    """Rename the fields that MCP names differently, and drop those that are only for the client."""
     part = {_MCP_NAMES.get(key, key): value for key, value in item.items() if key not in _MCP_ASIDES}
     return {**part, "type": "file"} if part["type"] == "audio" else part
