@@ -1,6 +1,6 @@
-"""Provider formats: read, render and validate what five providers speak.
+"""Provider formats: read, render and validate the documents of five provider APIs.
 
-``get("anthropic")`` gives a format; a new provider is one module and one line in the registry.
+``get("anthropic")`` returns a format; a new provider is one module and one line in the registry.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _KEYS = {
     "inferenceConfig": "bedrock",
     "modelId": "bedrock",
 }
-"""The fields of a document that only one provider has."""
+"""Fields of a document that identify its provider."""
 
 
 def names() -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Format:
-    """Return the format of that name; raise `UnknownName` if there is none."""
+    """Return a format by name; raise `UnknownName` if there is none."""
     if not isinstance(name, str):
         raise UnknownName(f"the name of a format must be text, not {type(name).__name__}")
     return _format(name)
@@ -77,9 +77,9 @@ def _format(name: str) -> Format:
 
 
 def detect(payload: Any) -> Format:
-    """Return the format that a document is most likely of, by the fields that only one provider has.
+    """Return the most likely format of a document, judged by fields that only one provider has.
 
-    A list of plain texts is good for several; it is taken for OpenAI's.
+    A list of plain text messages is valid for several providers and is treated as OpenAI Chat.
     """
     items = payload
     if isinstance(payload, dict):
@@ -94,7 +94,7 @@ def detect(payload: Any) -> Format:
 
 
 def _marked(item: dict[str, Any]) -> str | None:
-    """Name the format that a message shows by its fields and blocks, if it does."""
+    """Return the name of the format that a message's fields and blocks identify, or None."""
     if "parts" in item:
         return "gemini"
     if "type" in item and item["type"] != "message":
@@ -114,7 +114,7 @@ def _marked(item: dict[str, Any]) -> str | None:
 
 
 def mended(message: Message) -> tuple[Message, str | None]:
-    """Return a message without what its own provider rejects in it, and what was done to it."""
+    """Return a message without what its own provider rejects, and a note on what was changed, or None."""
     if message.native is None or message.native.format not in _REGISTRY:
         return message, None
     return get(message.native.format).mended(message)
@@ -135,7 +135,7 @@ def rendered(
 
 
 def convert(payload: Any, source: Format, target: Format) -> Rendering:
-    """Translate a document, its tool definitions included, and list what did not come along."""
+    """Convert a document and its tool definitions to another format, and list what was left out."""
     if source.name == target.name:
         return source.rendering(source.parse(payload))
     rendering = target.rendering(source.parse(payload), tools=source.tools(payload))
@@ -149,7 +149,7 @@ def convert(payload: Any, source: Format, target: Format) -> Rendering:
 
 
 def _hosted_tools(payload: Any, source: Format) -> Iterator[str]:
-    """Name the tools of a request that are no definitions, so that only their provider knows them."""
+    """Yield the tools of a request that have no definition because their provider hosts them."""
     match payload:
         case {"toolConfig": {"tools": list(listed)}} | {"tools": list(listed)}:
             for tool in listed:

@@ -1,8 +1,8 @@
-"""What all formats share: reading a document piece by piece, and putting pieces together.
+"""The common base of all formats: read a document piece by piece, and assemble one from pieces.
 
-A *piece* is what one message contributes to a document. A format says how to read a document into
-drafts (each with the piece it came from) and how to write the piece of a message; this module does
-the rest: ids, pairing, the edits that keep what we do not model, the envelope, what was left out.
+A *piece* is what one message contributes to a document. A format defines how to read a document into
+drafts (each with the piece it came from) and how to write the piece of a message. This module does
+the rest: ids, pairing, the edits that keep what we do not model, the envelope, and the omissions.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ T = TypeVar("T")
 UNKNOWN_TOOL = "unknown"
 """The name of a tool whose call is missing."""
 
-_MOST_EDITS = 100  # each one is tried by itself, so a message with more of them is written without
+_MOST_EDITS = 100  # each is tried by itself, so any further edits of a message are dropped
 _REWRITTEN = "rewritten without what the provider rejects"
 _QUESTION = Message.user("?", id="question", timestamp=UNKNOWN_TIME)
 
 
 class Adapter(Format):
-    """A format made of its own steps: open, read, write, assemble, and blocks for each kind of part."""
+    """A format made of steps that subclasses implement: open, read, write, assemble, and blocks for parts."""
 
     fields: ClassVar[Fields]
     bare: ClassVar[bool] = False
@@ -56,31 +56,31 @@ class Adapter(Format):
 
     @abstractmethod
     def _accepts_id(self, id: str) -> object:
-        """Return a true value if the provider takes this call id."""
+        """Return a true value if the provider accepts this call id."""
 
     @abstractmethod
     def _violations(self, payload: Any, *, request: bool) -> list[Violation]:
-        """List what breaks the provider's rules, fields aside."""
+        """List the violations of the provider's rules, except those about fields."""
 
     @abstractmethod
     def _slots(self, body: Any) -> Iterator[Slot]:
-        """List where a piece names its calls, then where it names the calls that it answers, in order."""
+        """Yield where a piece names its calls, then where it names the calls that it answers, in order."""
 
     @abstractmethod
     def _open(self, payload: Any) -> Document:
-        """Take a payload apart."""
+        """Split a payload into envelope, system prompt and items."""
 
     @abstractmethod
     def _read(self, items: Sequence[Any], start: int = 0, before: Role | None = None) -> Iterator[Draft]:
-        """Read the items of a document from one on, in order; the message before it has the role `before`."""
+        """Read the items of a document in order from `start` on; the message before has the role `before`."""
 
     def _read_system(self, given: Any) -> Iterator[Draft]:
-        """Read what a document says beside its items."""
+        """Read the system prompt that a document holds outside its items."""
         return iter(())
 
     @abstractmethod
     def _write(self, message: Message, scope: Scope) -> Any:
-        """Write the piece of one message as we would."""
+        """Write the piece of one message in our own form."""
 
     @abstractmethod
     def _fits(self, body: Any, *, leading: bool) -> bool:
@@ -88,7 +88,7 @@ class Adapter(Format):
 
     @abstractmethod
     def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
-        """Put pieces together into the fields of a document."""
+        """Assemble pieces into the fields of a document."""
 
     @abstractmethod
     def _write_tools(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
@@ -96,26 +96,26 @@ class Adapter(Format):
 
     @abstractmethod
     def _text(self, text: str, role: Role) -> dict[str, Any] | None:
-        """Write a text block, or None for text that the provider takes for nothing."""
+        """Write a text block; return None for text that counts as empty for the provider."""
 
     @abstractmethod
     def _media(self, part: ImagePart | FilePart, role: Role) -> dict[str, Any] | None:
-        """Write a block of media, or None if the provider cannot take it."""
+        """Write a media block; return None if the provider does not accept the media."""
 
     @abstractmethod
     def _reasoning(self, part: ReasoningPart) -> dict[str, Any] | None:
-        """Write the provider's own reasoning back, or None if it takes none."""
+        """Write the provider's own reasoning back; return None if it accepts none."""
 
     def _ordered(self, messages: Sequence[Message]) -> list[Message]:
-        """Put answers where the provider wants them."""
+        """Move answers to where the provider requires them."""
         return gathered(messages, format=self.name)
 
     def _required(self, messages: Sequence[Message], envelope: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields that a document of these messages needs and its envelope lacks."""
+        """Return the fields that a document with these messages needs but its envelope lacks."""
         return {}
 
     def _may_start(self, message: Message) -> bool:
-        """Return True if a message may be apart from a neighbor of the same role."""
+        """Return True if a message may be separate from a neighbor of the same role."""
         return True
 
     def validate(self, payload: Any, *, request: bool = False, strict: bool = False) -> list[Violation]:
@@ -128,7 +128,7 @@ class Adapter(Format):
         return sorted(found, key=lambda violation: violation.index)
 
     def warnings(self, payload: Any) -> list[Violation]:
-        """List the fields that the provider does not declare; a compatible server may take them."""
+        """List the fields that the provider does not declare; a compatible server may accept them."""
         return self._departures(payload, unknown=True)
 
     def _departures(self, payload: Any, *, unknown: bool) -> list[Violation]:
@@ -141,7 +141,7 @@ class Adapter(Format):
         return Parser(self).parse(payload)
 
     def parser(self) -> Parser:
-        """Return what reads a document again as it grows, at the cost of what is new."""
+        """Return a parser for a growing document, which reads only what is new."""
         return Parser(self)
 
     def rendering(self, messages: Sequence[Message], *, tools: Iterable[ToolSpec] = ()) -> Rendering:
@@ -159,10 +159,10 @@ class Adapter(Format):
         return Rendering(own, tuple(scope.left_out), self.list_key if is_list else None)
 
     def mended(self, message: Message) -> tuple[Message, str | None]:
-        """Return a message as a window may send it, and what was done to it if the provider rejects it.
+        """Return a message as a window may send it, and a note on the change if the provider rejects it.
 
-        What is left out is as little as possible: a field that the provider rejects, not the message.
-        The answer depends on the message alone, so that it is the same in every window.
+        As little as possible is left out: a field that the provider rejects, not the whole message. The
+        result depends only on the message, so it is the same in every window.
         """
         native = message.native
         if native is None or native.format != self.name or native.mended:
@@ -179,18 +179,18 @@ class Adapter(Format):
         return kept, None if named and starts == native.starts else _REWRITTEN
 
     def _takes_names(self, message: Message) -> bool:
-        """Return True if the provider takes the ids and names of the calls as its document has them."""
+        """Return True if the provider accepts the ids and names of the calls as they are in its document."""
         ids = [call.provider_id for call in message.tool_calls if call.provider_id]
         names = [call.name for call in message.tool_calls]
         taken = all(map(self._accepts_id, ids)) and len(set(ids)) == len(ids)
         return taken and all(wire_name(name, self.longest_name) == name for name in names)
 
     def _takes(self, message: Message) -> bool:
-        """Return True if the provider takes a message with only the messages around it that it needs."""
+        """Return True if the provider accepts a message within the shortest conversation that can hold it."""
         return not self._violations(self.render(_in_setting(message)), request=False)
 
     def _plainer(self, message: Message) -> Message:
-        """Leave out the edits that the provider rejects; then the blocks that only it knows."""
+        """Drop the edits that the provider rejects; if that is not enough, its own kinds of blocks too."""
         native = message.native or Native(format=self.name)
         kept: tuple[Edit, ...] = ()
         for edit in native.edits[:_MOST_EDITS]:
@@ -203,7 +203,7 @@ class Adapter(Format):
         return replace(plain, content=said or ("" if message.content is not None else None))
 
     def blocks(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
-        """Write the content of a message, part by part; what cannot be taken becomes text or is left out."""
+        """Write the content of a message part by part; unsupported parts become text or are left out."""
         written = (self._block(part, message.role, scope) for part in message.parts)
         return [block for block in written if block is not None]
 
@@ -215,7 +215,7 @@ class Adapter(Format):
         return [block for block in written if block is not None]
 
     def _said(self, text: str, role: Role, scope: Scope) -> str:
-        """Return text as this provider gets it: as a notice if it takes no system message there."""
+        """Return text as this provider gets it: a notice if it accepts no system message at this place."""
         notice = role == "system" and not scope.leading and not self.system_anywhere
         return wire_text.notice(text) if notice and says_something(text) else text
 
@@ -264,7 +264,7 @@ class Adapter(Format):
         return Piece(message.role, body, native.starts, scope.leading, native=True)
 
     def _sendable(self, body: Any, message: Message, scope: Scope) -> Any:
-        """Leave out of a piece what only responses hold; what we wrote ourselves holds nothing of that."""
+        """Remove the fields that only responses have from a piece; pieces of our own have none."""
         edited = scope.native and message.native is not None and message.native.edits
         if not edited and not any(isinstance(part, OpaquePart) for part in message.parts):
             return body
@@ -276,7 +276,7 @@ class Adapter(Format):
         return rest if whole is body else rest[key]
 
     def _renamed(self, body: Any, message: Message, scope: Scope) -> Any:
-        """Put the ids and names of this rendering into an edited piece, or return None if they do not fit."""
+        """Put the ids and names of this rendering into an edited piece; return None if they do not fit."""
         slots = list(self._slots(body))
         asked = [call.id for call in message.tool_calls]
         answered = [result.tool_call_id for result in message.tool_results]
@@ -287,7 +287,7 @@ class Adapter(Format):
             if slot.id and call not in scope.silent:
                 changes.append((slot.id, scope.wire_id(call)))
             elif slot.id and not slot.answers:
-                changes.append((slot.id, UNSET))  # the provider's own call has none
+                changes.append((slot.id, UNSET))  # the provider's own call has no id
             if slot.name:
                 changes.append((slot.name, scope.name(scope.names.get(call, UNKNOWN_TOOL))))
         return put(body, changes) if changes else body
@@ -298,7 +298,7 @@ class Adapter(Format):
         return Scope(self.name, ids, names, self.longest_name)
 
     def _defined(self, tools: Iterable[ToolSpec]) -> dict[str, Any]:
-        """Write definitions under the names by which calls go."""
+        """Write tool definitions under the same names as their calls."""
         named = {wire_name(tool.name, self.longest_name): tool for tool in tools}
         return self._write_tools([replace(tool, name=name) for name, tool in named.items()]) if named else {}
 
@@ -314,19 +314,19 @@ class Adapter(Format):
         return None if self.bare else {}
 
     def _kept(self, document: Document, messages: Sequence[Message]) -> dict[str, Any] | UnsetType | None:
-        """Return the envelope unless it is the usual one; one that lacks required fields is not usual."""
+        """Return the envelope, or UNSET if it is the default one and no required field is missing."""
         usual = document.envelope == (None if self.bare else {})
         return UNSET if usual and not self._required(messages, {}) else document.envelope
 
     def _is_whole(self, messages: Sequence[Message]) -> bool:
-        """Return True if messages are an unchanged document of this provider from its beginning."""
+        """Return True if the messages are an unchanged document of this provider from its start."""
         first = messages[0].native if messages else None
         begun = first is not None and first.envelope is not UNSET and not first.mended
         return begun and all(is_native(message, self.name) for message in messages)
 
 
 def _members(given: Iterable[T], what: str, kind: type[T]) -> Sequence[T]:
-    """Return what is to be rendered as a sequence; raise `InvalidSetting` for anything of another type."""
+    """Return the values to render as a sequence; raise `InvalidSetting` for any value of another type."""
     if isinstance(given, str | dict) or not isinstance(given, Iterable):
         refuse(what, given, f"a list of {kind.__name__} values; `parse` and `tools` read a provider's dicts")
     members = given if isinstance(given, list | tuple) else list(given)
@@ -343,7 +343,7 @@ def _is_plain(message: Message) -> bool:
 
 
 def _in_setting(message: Message) -> list[Message]:
-    """Return the shortest conversation that a message can be in."""
+    """Return the shortest conversation that can hold a message."""
     native = message.native and replace(message.native, envelope=UNSET, starts=None)
     alone = replace(message, native=native)
     match message.role:
@@ -367,7 +367,7 @@ def _in_setting(message: Message) -> list[Message]:
 
 
 def _in_plain_words(part: Part) -> Part | None:
-    """Return a part as any provider takes it, or None if it says nothing to others."""
+    """Return a part in a form that any provider accepts; None if it means nothing to others."""
     if isinstance(part, OpaquePart):
         return TextPart(part.text) if part.text else None
     return None if isinstance(part, ReasoningPart) else part

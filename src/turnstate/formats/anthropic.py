@@ -1,8 +1,8 @@
-"""Anthropic Messages: the system prompt apart, content in blocks, answers inside user messages.
+"""Anthropic Messages: a separate system prompt, content in blocks, answers inside user messages.
 
-A wire message of the user may hold results and words; here these are two messages. Neighbours of
-one role are one wire message, as the service itself would merge them, unless the document they
-came from kept them apart.
+A wire message of the user may hold both results and text; we split it into two messages. Neighbors
+of one role become one wire message, as the service itself would merge them, unless the document they
+came from kept them separate.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .turns import in_turns, merged
 __all__ = ["Anthropic"]
 
 MAX_TOKENS = 4_096
-"""The length of an answer, which every request names, where the caller names none."""
+"""The default `max_tokens`, which every request must set."""
 
 _TEXT_FILE = "text/plain"
 _DOCUMENTS = ("application/pdf",)
@@ -88,7 +88,7 @@ class Anthropic(Exchange):
         return in_turns(items, start, before, _drafts)
 
     def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Add `max_tokens`, and leave `thinking` out where the last tools were called without it."""
+        """Add `max_tokens`, and drop `thinking` if the last tools were called without it."""
         request = {"max_tokens": MAX_TOKENS, **request}
         unthought = any(one.rule == "thinking-first" for one in rules.violations(request, request=True))
         return {key: value for key, value in request.items() if key != "thinking" or not unthought}
@@ -158,7 +158,7 @@ class Anthropic(Exchange):
 
 
 def _thinks_first(_before: Piece, piece: Piece) -> bool:
-    """Return True if a piece begins with thinking, which comes first in its wire message."""
+    """Return True if a piece begins with thinking, which must come first in its wire message."""
     content = piece.body.get("content")
     first = content[0] if isinstance(content, list) and content else None
     return isinstance(first, dict) and first.get("type") in rules.THINKING
@@ -178,7 +178,7 @@ def _drafts(index: int, item: Any) -> Iterable[Draft]:
 
 
 def _split(content: list[dict[str, Any]], rest: dict[str, Any]) -> Iterator[Draft]:
-    """Split a wire message where results and words meet; fields of its own go with the first."""
+    """Split a wire message between results and other blocks; its own fields go with the first part."""
     for is_result, run in groupby(content, lambda block: block.get("type") == "tool_result"):
         blocks = list(run)
         yield _draft("tool" if is_result else "user", blocks, {**rest, "content": blocks})

@@ -1,7 +1,7 @@
-"""Amazon Bedrock Converse: strict alternation, one key a block, tool definitions always present.
+"""Amazon Bedrock Converse: strict alternation, one key per block, tool definitions always present.
 
-Results are blocks of a user message, as many as there were calls. A result that is a JSON object
-travels as `json`, any other as text. A document names its tools whenever it holds tool blocks.
+Results are blocks of a user message, one for each call. A result that is a JSON object is sent as
+`json`, any other as text. A document with tool blocks must define its tools.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ class Bedrock(Exchange):
         return in_turns(items, start, before, _drafts)
 
     def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Name the model as Converse does."""
+        """Rename `model` to `modelId`, as Converse calls it."""
         return {"modelId" if key == "model" else key: value for key, value in request.items()}
 
     def _call(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Write bytes as bytes: the SDK encodes them itself."""
+        """Replace base64 with bytes, which the SDK encodes itself."""
         call: dict[str, Any] = _with_bytes(request)
         return call
 
@@ -125,7 +125,7 @@ class Bedrock(Exchange):
         return False
 
     def mended(self, message: Message) -> tuple[Message, str | None]:
-        """Return a message as a window may send it, and what was done to it if the provider rejects it."""
+        """Return a message as a window may send it, and a note on the change if the provider rejects it."""
         message, done = super().mended(message)
         native = message.native
         if native and isinstance(native.envelope, dict) and not _defines_tools(native.envelope):
@@ -228,7 +228,7 @@ def _drafts(index: int, item: Any) -> Iterable[Draft]:
 
 
 def _split(content: list[dict[str, Any]], rest: dict[str, Any]) -> Iterator[Draft]:
-    """Split a wire message where results and words meet; fields of its own go with the first."""
+    """Split a wire message between results and other blocks; its own fields go with the first part."""
     for is_result, run in groupby(content, lambda block: isinstance(block.get("toolResult"), dict)):
         blocks = list(run)
         piece = {**rest, "content": blocks}

@@ -1,4 +1,4 @@
-"""Drafts: messages as a document has them, before the core has settled their ids."""
+"""Drafts: messages as read from a document, before their ids are assigned and results are paired."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Call(NamedTuple):
-    """A call as a document has it."""
+    """A call as read from a document."""
 
     name: str
     args: dict[str, Any]
@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A result as a document has it: by id if it has one, else by the name of the tool."""
+    """A result as read from a document: matched by id if it has one, else by the name of the tool."""
 
     id: str | None
     result: Any
@@ -48,7 +48,7 @@ class Result(NamedTuple):
 
 
 class Draft(Struct):
-    """A message read from a document, before its ids are settled; ``end`` is where its items end."""
+    """A message as read from a document, before its ids are assigned; ``end`` is where its items end."""
 
     role: Role
     piece: Any
@@ -60,7 +60,7 @@ class Draft(Struct):
 
 
 class Document(NamedTuple):
-    """A payload taken apart; an envelope of None is a bare list, items that are text one question."""
+    """The parts of a payload; an envelope of None means a bare list, and text as items is one question."""
 
     envelope: dict[str, Any] | None
     system: Any
@@ -68,7 +68,7 @@ class Document(NamedTuple):
 
 
 def result_of_blocks(blocks: Any, read: Callable[[dict[str, Any]], Part]) -> Any:
-    """Read the blocks of a result as parts where all are words or media; no blocks are empty text."""
+    """Read the blocks of a result as parts if all are text or media; an empty list is empty text."""
     if not isinstance(blocks, list):
         return blocks
     parts = [read(block) if isinstance(block, dict) else None for block in blocks]
@@ -78,7 +78,7 @@ def result_of_blocks(blocks: Any, read: Callable[[dict[str, Any]], Part]) -> Any
 
 
 class Settling:
-    """Drafts become messages in order: ids derived from position and content, results paired with calls."""
+    """Turns drafts into messages in order; derives ids from position and content, pairs results and calls."""
 
     def __init__(self, native: Native) -> None:
         self._native = native
@@ -109,7 +109,7 @@ class Settling:
         )
 
     def pass_over(self, index: int, message: Message, named: Iterable[tuple[str | None, str | None]]) -> None:
-        """Take the next draft for a message that it became before; `named` says how it named its results."""
+        """Skip a draft that was read before as `message`; `named` says how it named its results."""
         self._taken.update(call.id for call in message.tool_calls)
         for id, name in named:
             self._answers.answer(index, id, name)
@@ -127,19 +127,19 @@ def _settled_call(call: Call, index: int, taken: set[CallId]) -> ToolCallRequest
 
 
 def call(name: Any, arguments: Any, id: Any) -> Call:
-    """Read a call; arguments that are not a JSON object are kept as text."""
+    """Read a call; keep arguments that are not a JSON object as text."""
     args, raw = _parsed(arguments)
     return Call(text_or_none(name) or "", args, text_or_none(id), raw)
 
 
 def written(call: ToolCallRequest) -> str:
-    """Write arguments as the string that the provider takes."""
+    """Write the arguments of a call as a JSON string, or as the model wrote them if they are invalid."""
     raw = call.unparsed
     return wire_text.json_text(call.args) if raw is None else raw
 
 
 def _parsed(arguments: Any) -> tuple[dict[str, Any], str | None]:
-    """Return arguments as an object, or else an empty one and their text."""
+    """Return arguments as an object; if they are not one, return an empty object and their text."""
     match arguments:
         case {message.UNPARSED: str(text), **rest} if not rest:
             return {}, text
@@ -157,11 +157,11 @@ def _parsed(arguments: Any) -> tuple[dict[str, Any], str | None]:
             return {}, wire_text.json_text(arguments)
 
 
-# Untyped JSON: taking a value for what it ought to be, or saying where it is not.
+# Untyped JSON: convert a value to its expected type, or report where it does not match.
 
 
 def expect(value: Any, shape: Any, path: str) -> Any:
-    """Convert a wire value to its typed shape, or say where it is not of the format."""
+    """Convert a wire value to its typed shape; raise `InvalidPayload` with the path if it does not match."""
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
@@ -170,5 +170,5 @@ def expect(value: Any, shape: Any, path: str) -> Any:
 
 
 def text_or_none(value: Any) -> str | None:
-    """Take text for itself and anything else for nothing."""
+    """Return text unchanged and None for anything else."""
     return value if isinstance(value, str) else None

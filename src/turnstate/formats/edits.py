@@ -1,8 +1,8 @@
 """The difference between two JSON values, as edits that turn one into the other.
 
 This is how a format keeps what Turnstate does not model: after parsing, our rendering of a message
-is compared with the original, and only what differs is kept beside the message. So a document
-comes back as it was *by construction*, whatever fields its provider may invent. JSON is compared
+is compared with the original, and only the differences are kept with the message. So a document is
+reproduced exactly *by construction*, whatever fields its provider may invent. JSON is compared
 strictly: ``1``, ``1.0`` and ``true`` are three values, ``0.0`` and ``-0.0`` are two.
 """
 
@@ -27,7 +27,7 @@ _sorted = msgspec.json.Encoder(order="deterministic").encode
 def difference(ours: Any, theirs: Any) -> tuple[Edit, ...]:
     """List the edits that turn `ours` into `theirs`."""
     found: list[Edit] = []
-    if _encoded(ours) == _encoded(theirs):  # nearly all are equal, and this tells at the speed of C
+    if _encoded(ours) == _encoded(theirs):  # true for nearly all, and decided at the speed of C
         return ()
     if _sorted(ours) != _sorted(theirs):
         _compare(ours, theirs, (), found)
@@ -35,13 +35,13 @@ def difference(ours: Any, theirs: Any) -> tuple[Edit, ...]:
 
 
 def apply(value: Any, edits: Iterable[Edit]) -> Any:
-    """Apply edits to a copy of `value`; one whose place is gone is passed over."""
+    """Apply edits to a copy of `value`; skip an edit whose path no longer exists."""
     listed = list(edits)
     return _edited(value, listed, 0) if listed else value
 
 
 def put(value: Any, changes: Iterable[tuple[_Path, Any]]) -> Any:
-    """Return a copy with these values in the objects at these paths; UNSET removes a value."""
+    """Return a copy with the given values set at their paths; UNSET removes a value."""
     copy = msgspec.to_builtins(value)
     for path, item in changes:
         parent = value_at(copy, path[:-1])
@@ -53,7 +53,7 @@ def put(value: Any, changes: Iterable[tuple[_Path, Any]]) -> Any:
 
 
 def value_at(value: Any, path: _Path) -> Any:
-    """Return the value at a path; None if there is none."""
+    """Return the value at a path, or None."""
     for step in path:
         value = _item(value, step)
     return value
@@ -85,7 +85,7 @@ def _identical(one: Any, other: Any) -> bool:
 
 
 def _edited(value: Any, edits: list[Edit], depth: int) -> Any:
-    """Apply the edits of one place, those further down grouped by their next step."""
+    """Apply the edits at one place, and group those further down by their next step."""
     deeper: dict[str | int, list[Edit]] = {}
     for edit in edits:
         if len(edit.at) == depth:

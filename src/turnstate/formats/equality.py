@@ -1,16 +1,16 @@
-"""Are two conversations the same to a model?
+"""Whether two conversations are the same to a model.
 
-Providers cut a conversation up differently: one message or several for the results of a batch,
-neighbors of one role joined or not, other ids, a system message in its place or as a notice.
-``same`` compares what is left when these differences are gone: roles, content, calls and results
-in order, with calls and results tied to each other the same way.
+Providers split a conversation differently: one or several messages for the results of a batch,
+neighbors of one role joined or not, different ids, a system message in place or as a notice.
+``same`` ignores these differences and compares the rest: roles, content, calls and results in
+order, and which result answers which call.
 
-Text that says nothing counts as nothing. Reasoning is private to the model that had it and is not
-compared. ``is_error`` is compared where both sides can carry it. The order in which the results of
-one batch arrive does not count: they belong to their calls by id, they come in whichever order the
-tools end, and a provider without ids is sent them in the order of the calls. The order of the keys
-of arguments does not count either, since a JSON object has none. Tools are compared under the names
-that every provider takes, since that is how a name from elsewhere comes back.
+Empty text is ignored. Reasoning is private to the model that produced it and is not compared.
+``is_error`` is compared if both sides can express it. The order of the results of one batch does
+not matter: they are matched to their calls by id, they arrive in whichever order the tools finish,
+and a provider without ids gets them in the order of the calls. The order of keys in arguments does
+not matter either, since a JSON object has none. Tools are compared under the names that every
+provider accepts, since that is the form in which a foreign name comes back.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _Atom = tuple[Any, ...]
 
 
 def says_something(text: str) -> bool:
-    """Return True if a text is not one that replaces silence."""
+    """Return True if a text is neither blank nor the placeholder for empty text."""
     return bool(text.strip()) and text != wire_text.SILENCE
 
 
 def same(one: Sequence[Message], other: Sequence[Message]) -> bool:
-    """Return True if two conversations say the same."""
+    """Return True if two conversations are the same to a model."""
     left, right = list(_atoms(one)), list(_atoms(other))
     return len(left) == len(right) and all(_equal(a, b) for a, b in zip(left, right, strict=True))
 
@@ -54,7 +54,7 @@ def _equal(a: _Atom, b: _Atom) -> bool:
 
 
 def _atoms(messages: Sequence[Message]) -> Iterator[_Atom]:
-    """Take a conversation apart into what was said, asked and answered, in order."""
+    """Split a conversation into texts, calls and results, in order."""
     numbers: dict[CallId, int] = {}
     leading = True
     for role, run in groupby(gathered(messages), lambda message: message.role):
@@ -94,7 +94,7 @@ def _args(call: ToolCallRequest) -> bytes:
 
 
 def _audible(parts: Iterable[Part]) -> Iterator[str]:
-    """Yield the texts that say something; media count as the line that describes them."""
+    """Yield the texts that are not empty; media count as the line that describes them."""
     for part in parts:
         if isinstance(part, ImagePart | FilePart):
             yield wire_text.described(media.by_type(part))

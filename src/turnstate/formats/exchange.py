@@ -1,8 +1,9 @@
-"""What all formats share when a program talks to the provider: requests out, replies in.
+"""The part of all formats that talks to a provider: requests out, replies in.
 
-A request is the rendered messages with the tools and the caller's options, checked by the provider's rules,
-as the arguments of the SDK's call. A reply is read as if it stood in a document, so that it goes back to the
-provider as it came; only its ids are new, since providers repeat and omit theirs.
+A request holds the rendered messages, the tools and the caller's options. It is checked against the
+provider's rules and returned as the arguments of the SDK's call. A reply is read like a message in a
+document, so it goes back to the provider unchanged; only its ids are new, since providers repeat and omit
+theirs.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ __all__ = ["Exchange"]
 
 
 class Exchange(Adapter):
-    """A format whose provider a program can talk to."""
+    """A format that can build requests to its provider and read the replies."""
 
     @abstractmethod
     def _answer(self, payload: Any) -> ResponseContent:
-        """Take a response apart."""
+        """Split a response into its items and the reported usage."""
 
     @abstractmethod
     def _stream(self) -> ResponseStream:
-        """Return what folds a stream into a response."""
+        """Return an accumulator that turns a stream into a response."""
 
     def _read_reply(self, items: list[Any]) -> Draft:
-        """Read the items of a response, which are one message."""
+        """Read the items of a response, which form one message."""
         (draft,) = self._read(items)
         return draft
 
     def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return a request with the fields that the provider demands, and options that suit its messages."""
+        """Return a request with the fields that the provider requires and options that fit its messages."""
         return request
 
     def _call(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +56,7 @@ class Exchange(Adapter):
     def request(
         self, messages: Sequence[Message], /, *, tools: Iterable[ToolSpec] = (), **options: Any
     ) -> dict[str, Any]:
-        """Return the arguments of the SDK's call: the messages, the tools, and the options as they are."""
+        """Return the arguments of the SDK's call: the messages, the tools, and the options unchanged."""
         if self.list_key in options:
             raise InvalidSetting(f"{self.list_key} is made of the messages; pass other options only")
         request = self._settled(self.render(messages, tools=tools) | options)
@@ -65,7 +66,7 @@ class Exchange(Adapter):
         return self._call(request)
 
     def reply(self, response: Any) -> ReceivedMessage:
-        """Return the message in a response: with new ids, the time of now, and the usage."""
+        """Return the message in a response, with new ids, the current time, and the usage."""
         payload = plain(response)
         strict_json.check(payload)
         answer = self._answer(payload)
@@ -78,18 +79,18 @@ class Exchange(Adapter):
         native = Native(format=self.name, edits=difference(self._write(message, scope), draft.piece))
         force_setattr(message, "native", native)  # no one else has the message yet
         if not (message.content or message.tool_calls or self._takes(message)):
-            force_setattr(message, "native", Native(format=self.name))  # it is empty: sent as we write that
+            force_setattr(message, "native", Native(format=self.name))  # it is empty: send it in our own form
         (new,) = minted([message])
         fields = {name: getattr(new, name) for name in Message.__struct_fields__}
         calls = tuple(replace(call, parsed_id=None) for call in new.tool_calls)
         return ReceivedMessage(**fields | {"tool_calls": calls}, usage=answer.usage)
 
     def collector(self) -> Collector:
-        """Return what collects a streamed reply, chunk by chunk."""
+        """Return a collector for a streamed reply, fed chunk by chunk."""
         return Collector(self._stream(), self.reply)
 
     def collect(self, chunks: Any, *, on_text: Callable[[str], object] | None = None) -> Any:
-        """Return the reply that is streamed in chunks; of an asynchronous stream, await it."""
+        """Collect a reply from the chunks of a stream; return an awaitable if the stream is asynchronous."""
         collector = self.collector()
         if isinstance(chunks, dict) and "stream" in chunks:  # as boto3 returns it
             chunks = chunks["stream"]
@@ -103,7 +104,7 @@ class Exchange(Adapter):
         return collector.reply()
 
     def _tidied(self, items: list[Any]) -> list[Any]:
-        """Leave out what a response's items say nothing with: nulls, and response fields that are empty."""
+        """Remove what carries no information from a response's items: nulls and empty response fields."""
         whole = {self.list_key: items}
         silent = [
             one.path

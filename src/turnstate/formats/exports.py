@@ -1,7 +1,8 @@
-"""A conversation as JSON Lines: a header with the version, then a message a line.
+"""A conversation as JSON Lines or Markdown.
 
-Lines can be appended, cut with `head` and searched with `grep`; what Turnstate wrote reads back
-as equal messages.
+JSON Lines has a header with the version, then one message per line. Lines can be appended, cut with
+`head` and searched with `grep`; what Turnstate wrote reads back as equal messages. Markdown is for
+people.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ _HEADER = "turnstate"
 
 
 def jsonl(messages: Iterable[Message]) -> Iterator[str]:
-    """Write a conversation, a line at a time, each with its line break."""
+    """Yield a conversation line by line, each with its line break."""
     yield wire_text.json_text({_HEADER: "messages", "version": codec.VERSION}) + "\n"
     for message in messages:
         yield codec.encode(message).decode() + "\n"
 
 
 def read_jsonl(lines: Iterable[str]) -> Iterator[Message]:
-    """Read what `jsonl` wrote; blank lines are passed over."""
+    """Read the output of `jsonl`, skipping blank lines."""
     version: int | None = None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -54,7 +55,7 @@ def _version(header: Any) -> int:
             raise InvalidPayload('the first line is {"turnstate":"messages","version":…}')
 
 
-# A conversation as Markdown, for people: nothing hidden, nothing that breaks out of its fence.
+# A conversation as Markdown: nothing is hidden, and nothing breaks out of its fence.
 
 
 _BACKTICKS = re.compile(r"`{3,}")

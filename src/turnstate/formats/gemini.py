@@ -1,8 +1,8 @@
-"""Google Gemini: contents of parts, the model's role called `model`, responses that are objects.
+"""Google Gemini: contents with parts, the role `model` for the assistant, responses that are objects.
 
-Call ids are optional there: a document without them is matched by name and order, and gets none
-back. A result that is no object is wrapped, by the documented keys `output` and `error`. A call
-that another model made carries the documented signature that skips validation.
+Call ids are optional: in a document without them, results are matched by name and order, and the
+document gets none back. A result that is not an object is wrapped under the documented keys `output`
+and `error`. A call that another model made carries the documented signature that skips validation.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .turns import in_turns, merged
 __all__ = ["Gemini"]
 
 SKIP_SIGNATURE = "skip_thought_signature_validator"
-"""What the provider documents for calls that its own models did not make."""
+"""The signature that the provider documents for calls that its own models did not make."""
 
 _NAMING = {"functionCall": False, "function_call": False, "functionResponse": True, "function_response": True}
 """The parts that name a call, and whether they answer it."""
@@ -105,7 +105,7 @@ class Gemini(Exchange):
         return _in_call_order(super()._ordered(messages), _calls_without_id(messages, self.name))
 
     def _call(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Put all but model and contents into the SDK's `config`, and write bytes as bytes."""
+        """Move all fields but model and contents into the SDK's `config`, and replace base64 with bytes."""
         own = {key: request[key] for key in ("model",) if key in request}
         given = plain(request.get("config") or {})
         rest = {key: value for key, value in request.items() if key not in ("model", "contents", "config")}
@@ -182,7 +182,7 @@ def _snake(key: str) -> str:
 
 
 def _with_bytes(part: dict[str, Any]) -> dict[str, Any]:
-    """Write the bytes of a part as the SDK takes them; it encodes them itself."""
+    """Replace the base64 in a part with bytes, which the SDK encodes itself."""
     spelled = rules.camel(part)
     if isinstance(signature := spelled.get("thoughtSignature"), str):
         spelled["thoughtSignature"] = _bytes(signature)
@@ -192,7 +192,7 @@ def _with_bytes(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bytes(text: str) -> bytes:
-    """Decode base64 in either alphabet: the SDK writes the one for URLs, the service both."""
+    """Decode base64 in either alphabet: the SDK writes the URL-safe one, the service writes both."""
     return base64.b64decode(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4))
 
 
@@ -204,14 +204,14 @@ def _system_parts(value: Any) -> list[Any]:
 
 
 def _calls_without_id(messages: Sequence[Message], format: str) -> dict[CallId, tuple[str, int]]:
-    """Name and number the calls that the provider itself made without an id."""
+    """Return the name and number of each call that the provider itself made without an id."""
     native = [message for message in messages if message.tool_calls and is_native(message, format)]
     calls = [call for message in native for call in message.tool_calls if call.provider_id is None]
     return {call.id: (call.name, number) for number, call in enumerate(calls)}
 
 
 def _in_call_order(messages: list[Message], calls: dict[CallId, tuple[str, int]]) -> list[Message]:
-    """Sort the answers to calls without an id, where those of one name are out of order."""
+    """Sort the answers to calls without an id if those with the same name are out of order."""
     if not calls:
         return messages
     ordered: list[Message] = []
@@ -249,7 +249,7 @@ def _drafts(index: int, item: Any) -> Iterable[Draft]:
 
 
 def _split(parts: list[dict[str, Any]], rest: dict[str, Any]) -> Iterator[Draft]:
-    """Split a content where responses and words meet; fields of its own go with the first."""
+    """Split a content between responses and other parts; its own fields go with the first part."""
     joined: bool | None = None
     for is_result, run in groupby(
         parts, lambda part: isinstance(rules.camel(part).get("functionResponse"), dict)

@@ -1,4 +1,4 @@
-"""Bytes in documents: data URLs, base64, and the names that providers give to media types."""
+"""Bytes in documents: data URLs, base64, and the names that providers use for media types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 UNTYPED = "application/octet-stream"
-"""The media type of bytes of which nothing is known."""
+"""The media type of bytes of unknown type."""
 
 _DATA_URL = re.compile(r"data:([^,]*);base64,(.*)", re.DOTALL)
 
@@ -49,7 +49,7 @@ _MEDIA_TYPES = {kind: name for name, kind in _EXTENSIONS.items()}
 
 
 def extension(media_type: str | None) -> str | None:
-    """Return the short name of a media type: `png` for `image/png`."""
+    """Return the short name of a media type, such as `png` for `image/png`."""
     return _MEDIA_TYPES.get(media_type or "")
 
 
@@ -59,18 +59,18 @@ def media_type(extension: str) -> str | None:
 
 
 def type_of_url(url: str) -> str | None:
-    """Guess the media type of what a URL names, by its ending."""
+    """Guess the media type of a URL from its extension."""
     ending = url.partition("?")[0].partition("#")[0].rpartition(".")[2].lower()
     return _EXTENSIONS.get({"jpg": "jpeg"}.get(ending, ending))
 
 
 def is_web(url: str | None) -> bool:
-    """Return True if a URL names something on the web, which any provider can fetch."""
+    """Return True for a web URL, which any provider can fetch."""
     return (url or "").startswith(("https://", "http://"))
 
 
 def by_type(part: ImagePart | FilePart) -> ImagePart | FilePart:
-    """Return a picture as an image and anything else as a file, if the media type or the URL says so."""
+    """Return an image as `ImagePart` and any other file as `FilePart`, if its media type or URL is known."""
     picture = (part.media_type or type_of_url(part.url or "") or "").startswith("image/")
     known = picture or part.media_type not in (None, "", UNTYPED)
     proper = ImagePart if picture else FilePart
@@ -85,7 +85,7 @@ def encoded(data: bytes) -> str:
 
 
 def decoded(text: str) -> bytes | None:
-    """Read base64, or give None for what is not."""
+    """Decode base64; return None if the text is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -93,7 +93,7 @@ def decoded(text: str) -> bytes | None:
 
 
 def as_text(data: bytes) -> str | None:
-    """Read bytes as UTF-8, or give None for what is not."""
+    """Decode UTF-8; return None if the bytes are not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -101,7 +101,7 @@ def as_text(data: bytes) -> str | None:
 
 
 def image(url: str, detail: str | None = None) -> ImagePart:
-    """Return the picture that a URL names or holds."""
+    """Return the image that a URL refers to or contains."""
     if source := from_data_url(url):
         return ImagePart(data=source[0], media_type=source[1], detail=detail)
     return ImagePart(url=url, detail=detail)
@@ -113,7 +113,7 @@ def data_url(data: bytes, media_type: str | None) -> str:
 
 
 def from_data_url(url: str) -> tuple[bytes, str] | None:
-    """Read bytes and media type from a data URL, or give None for any other URL."""
+    """Read bytes and media type from a data URL; return None for any other URL."""
     if (match := _DATA_URL.fullmatch(url)) and (data := decoded(match[2])) is not None:
         return data, match[1]
     return None

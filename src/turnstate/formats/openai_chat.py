@@ -1,6 +1,6 @@
-"""OpenAI Chat Completions: one wire message a message, one `tool` message a result.
+"""OpenAI Chat Completions: one wire message per message, one `tool` message per result.
 
-System messages may be anywhere. Arguments travel as a JSON string. Ids may repeat across
+System messages may appear anywhere. Arguments are sent as a JSON string. Ids may repeat across
 batches, so an answer belongs to the nearest batch before it.
 """
 
@@ -172,7 +172,7 @@ class OpenAIChat(Exchange):
 
 
 def _in_batches(messages: Sequence[Message], format: str) -> Iterator[Message]:
-    """Join a run of assistant messages that awaits answers as a whole into the one batch it is."""
+    """Join a run of assistant messages whose calls are answered together into one message."""
     for speaking, group in groupby(messages, lambda message: message.role == "assistant"):
         run = list(group)
         yield from [_batch(run)] if speaking and _is_batch(run, format) else run
@@ -204,7 +204,7 @@ def _draft(wire: _Wire, piece: list[Any]) -> Draft:
 
 
 def _transcript(audio: Any) -> str:
-    """Return what an assistant said aloud, for readers that cannot be given the sound."""
+    """Return the transcript of an assistant's audio, for readers that cannot get the audio."""
     return text_or_none(audio.get("transcript")) or "" if isinstance(audio, dict) else ""
 
 

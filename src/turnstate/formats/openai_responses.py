@@ -1,8 +1,8 @@
-"""OpenAI Responses: a flat list of items, of which one assistant message makes a run.
+"""OpenAI Responses: a flat list of items, in which a run of items forms one assistant message.
 
 Reasoning comes before the item that it produced and stays with it, since both belong to one
-message. A run ends, and another message begins, where an item would come before what we write
-first: content comes before calls. Hosted-tool items are kept as they are.
+message. We write content before calls, so any other item after a call ends the run and begins
+another message, as does a second message item. Hosted-tool items are kept unchanged.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .scope import Piece, Scope, Slot
 
 __all__ = ["FORMAT", "STORED", "OpenAIResponses", "drafts"]
 
-# The items of OpenAI Responses, read into drafts: the assistant's in runs, any other by itself.
+# Items are read into drafts: the assistant's in runs, all others one by one.
 
 
 FORMAT = "openai-responses"
 
 STORED = "rs_"
-"""How the id of reasoning begins that the service keeps for us: such an id is as good as a signature."""
+"""The id prefix of reasoning that the service stores; such an id is as good as a signature."""
 
 
 class _MessageItem(Struct):
@@ -56,7 +56,7 @@ class _OutputItem(Struct):
 
 
 def drafts(items: Sequence[Any], start: int = 0) -> Iterator[Draft]:
-    """Read items in order, from one on."""
+    """Read items in order from `start` on."""
     run = _ItemRun()
     for index in range(start, len(items)):
         item, path = items[index], f"$.input[{index}]"
@@ -73,7 +73,7 @@ def drafts(items: Sequence[Any], start: int = 0) -> Iterator[Draft]:
 
 
 def whole_draft(items: list[Any]) -> Draft:
-    """Read the items of one response as one message, in whatever order they are."""
+    """Read the items of one response as one message, in any order."""
     run = _ItemRun()
     for index, item in enumerate(items):
         path = f"$.output[{index}]"
@@ -84,7 +84,7 @@ def whole_draft(items: list[Any]) -> Draft:
 
 
 class _ItemRun:
-    """The items of one assistant message, as long as they are in the order in which we write."""
+    """The items of one assistant message, as long as they are in the order that we write."""
 
     def __init__(self) -> None:
         self._items: list[dict[str, Any]] = []
@@ -94,7 +94,7 @@ class _ItemRun:
         self._calls: list[Call] = []
 
     def continues(self, item: dict[str, Any]) -> bool:
-        """Return True if an item can be part of the same message."""
+        """Return True if an item can belong to the same message."""
         kind = _kind(item)
         return kind == "function_call" or not (self._calls or (kind == "message" and self._spoken))
 
@@ -112,7 +112,7 @@ class _ItemRun:
                 self._parts.append(_read_item(item))
 
     def draft(self, end: int) -> Iterator[Draft]:
-        """Return the message that the items up to `end` make, if there are any."""
+        """Yield the message that the items up to `end` form, if there are any."""
         if self._items:
             content: Content | None = tuple(self._parts) if self._said is None else self._said
             yield Draft("assistant", self._items, content, tuple(self._calls), end=end)
@@ -240,7 +240,7 @@ class OpenAIResponses(Exchange):
         return iter([Draft("user", items, items, end=1)]) if isinstance(items, str) else drafts(items, start)
 
     def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Leave out reasoning that the service was to keep, where nothing is kept there."""
+        """Drop reasoning that exists only at the service if the request turns storage off."""
         if request.get("store") is not False or not isinstance(request["input"], list):
             return request
         kept = [item for item in request["input"] if not _is_kept_elsewhere(item)]
@@ -290,7 +290,7 @@ class OpenAIResponses(Exchange):
         return {**fields, "input": [item for body in rest for item in _as_items(body)]}
 
     def _content(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
-        """Write content: text and media as message items, reasoning and hosted items as themselves."""
+        """Write content: text and media as message items, reasoning and hosted items as separate items."""
         if isinstance(message.content, str):
             silent = not message.content and message.tool_calls
             return [] if silent else [_message_item(message.role, message.content)]
@@ -346,7 +346,7 @@ def _as_items(body: str | list[Any] | dict[str, Any]) -> list[Any]:
 
 
 def _is_content(block: dict[str, Any]) -> bool:
-    """Return True if a block goes inside an assistant's message and is not an item of its own."""
+    """Return True if a block belongs inside an assistant message and is not an item of its own."""
     kind = block.get("type")
     return kind == "refusal" or str(kind).startswith(("input_", "output_"))
 

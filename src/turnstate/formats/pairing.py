@@ -1,9 +1,9 @@
-"""Calls and their answers: which answers which, where an answer goes, and under which id.
+"""Calls and their answers: which answer belongs to which call, where it goes, and under which id.
 
-Providers repeat ids across batches and omit them; most insist that nothing is between a batch
-of calls and its answers. ``Answers`` resolves the ids of a document (the core's own id first, then
-the provider's id in the newest open batch, then, without an id, name and order); ``gathered`` moves
-answers after the calls that they answer; ``wire_ids`` picks the ids that a provider is sent.
+Providers repeat ids across batches and omit them; most require that nothing comes between a batch of
+calls and its answers. ``Answers`` resolves the ids of a document: the core's own id first, then the
+provider's id in the newest open batch, then, without an id, name and order. ``gathered`` moves answers
+after the calls that they answer. ``wire_ids`` picks the ids that are sent to a provider.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..message import Message, ToolCallRequest, ToolCallResult
 __all__ = ["LONGEST_NAME", "Answers", "core_id", "gathered", "is_native", "wire_ids", "wire_name"]
 
 LONGEST_NAME = 64
-"""The longest tool name that every provider takes."""
+"""The longest tool name that every provider accepts."""
 
 _OWN_ID = re.compile(r"call_[0-9a-f]{12}[78][0-9a-f]{3}[89ab][0-9a-f]{15}")
 _FOREIGN_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -29,16 +29,16 @@ _FOREVER = sys.maxsize
 
 _Key = tuple[str, str]
 _NAMELESS: _Key = ("neither", "")
-"""Stands for the calls without an id whose results have none either; they are matched in order."""
+"""The key for calls without an id whose results have none either; they are matched in order."""
 
 
 def is_native(message: Message, format: str | None) -> bool:
-    """Return True if a document of that very format held the message."""
+    """Return True if the message comes from a document of that format."""
     return message.native is not None and message.native.format == format
 
 
 def core_id(provider_id: str | None, position: int, taken: set[CallId]) -> CallId:
-    """Return the core's id of a call in a document: its own if it minted it, else a derived one."""
+    """Return the core's id for a call in a document: its own if the core minted it, else a derived one."""
     if provider_id and _OWN_ID.fullmatch(provider_id) and provider_id not in taken:
         call = CallId(provider_id)
     else:
@@ -48,7 +48,7 @@ def core_id(provider_id: str | None, position: int, taken: set[CallId]) -> CallI
 
 
 class Answers:
-    """Resolves answers to calls while a document is read from its start."""
+    """Matches answers to calls while a document is read from its start."""
 
     def __init__(self) -> None:
         self._open: set[CallId] = set()
@@ -57,7 +57,7 @@ class Answers:
         self._unknown: set[CallId] = set()
 
     def ask(self, calls: tuple[ToolCallRequest, ...]) -> None:
-        """Take note of a batch of calls."""
+        """Record a batch of calls."""
         if not calls:
             return
         batch: dict[_Key, deque[CallId]] = {}
@@ -70,7 +70,7 @@ class Answers:
             self._batches.setdefault(key, []).append(waiting)
 
     def answer(self, position: int, provider_id: str | None, name: str | None = None) -> CallId:
-        """Name the call that a result answers; an unknown one gets an id of its own."""
+        """Return the id of the call that a result answers; an unknown call gets an id of its own."""
         if provider_id is None:
             found = self._newest_open(("name", name or ""))
         else:
@@ -83,7 +83,7 @@ class Answers:
         return found
 
     def _outside(self, provider_id: str | None, position: int) -> CallId:
-        """Name a call that the document does not hold as the provider does: whoever has it will know it."""
+        """Return the provider's id for a call outside the document, so that whoever has the call knows it."""
         if not provider_id or provider_id in self._unknown:
             return core_id(provider_id, position, self._unknown)
         self._unknown.add(CallId(provider_id))
@@ -102,15 +102,15 @@ class Answers:
 
 
 def _keys(call: ToolCallRequest) -> set[_Key]:
-    """List what a result may name a call by."""
+    """Return the keys by which a result may refer to a call."""
     keys = {("name", call.name), ("id", call.id)}
     return keys | ({("id", call.provider_id)} if call.provider_id else {("without id", call.name), _NAMELESS})
 
 
 def gathered(messages: Iterable[Message], *, format: str | None = None) -> list[Message]:
-    """Move every first answer after the call that it answers, or after the run which that is part of.
+    """Move the first answer to each call directly after the call, or after the run that the call is part of.
 
-    An answer stays in its place when documents of that format held it, its call and all between.
+    An answer stays in place if it, its call and everything between come from documents of that format.
     """
     order = _Order(format)
     for position, message in enumerate(messages):
@@ -119,9 +119,9 @@ def gathered(messages: Iterable[Message], *, format: str | None = None) -> list[
 
 
 class _Order:
-    """Messages in slots: each begins with one in its place, and takes the answers that come there.
+    """Messages in slots: each slot begins with a message that stays in place, followed by moved answers.
 
-    A run is a row of assistant messages; it goes by the position of its first.
+    A run is a sequence of assistant messages, identified by the position of its first message.
     """
 
     def __init__(self, format: str | None) -> None:
@@ -131,10 +131,10 @@ class _Order:
         self._place: dict[int, int] = {}  # the slot that takes the answers to a run
         self._run = 0
         self._speaking = False
-        self._foreign = -1  # the position of the newest message that no such document held
+        self._foreign = -1  # the position of the newest message from elsewhere
 
     def add(self, position: int, message: Message) -> None:
-        """Take the next message."""
+        """Add the next message."""
         if not is_native(message, self._format):
             self._foreign = position
         if message.role == "tool":
@@ -169,13 +169,13 @@ class _Order:
 def wire_ids(
     messages: Sequence[Message], accepts: Callable[[str], object], *, unique: bool, format: str | None = None
 ) -> dict[CallId, str]:
-    """Pick an id that the provider accepts for every call, the same for the same calls.
+    """Pick an id that the provider accepts for every call; the same calls always get the same ids.
 
-    Its own ids it gets back as they are, unless a window mended the message. Where ids need not be
-    unique, one may be used again once nothing refers to its former call any more.
+    The provider gets its own ids back unchanged, unless a window mended the message. If ids need not be
+    unique, an id may be reused once nothing refers to its former call.
     """
     spoken_of = {one.tool_call_id: at for at, message in enumerate(messages) for one in message.tool_results}
-    busy: dict[str, int] = {}  # until which position an id is in use
+    busy: dict[str, int] = {}  # the last position at which an id is in use
     chosen: dict[CallId, str] = {}
     for at, message in enumerate(messages):
         own = message.native is not None and is_native(message, format) and not message.native.mended
@@ -205,7 +205,7 @@ def _candidates(call: str, provider_id: str | None = None) -> Iterator[str]:
 
 @lru_cache(maxsize=1_024)
 def wire_name(name: str, longest: int = LONGEST_NAME) -> str:
-    """Return a tool's name in the alphabet that providers share, and no longer than they take."""
+    """Return a tool's name in the alphabet that all providers accept, and within their length limit."""
     if len(name) <= longest and not _FOREIGN_IN_NAME.search(name):
         return name
     mark = "_" + hashlib.blake2b(name.encode(), digest_size=4).hexdigest()

@@ -1,13 +1,13 @@
-"""Reading a document that grows: what was read before is not read again.
+"""Parse a growing document without reading the same items again.
 
 A program without a session sends the whole conversation with every call, so the same messages are parsed
-over and over. A parser remembers the document that it read last. Of the next one it reads what comes after
-the first item that differs, so a document with one message more costs one message. Items are compared by
-content, never by identity: a document that was edited in place, cut or reordered gives what a fresh parser
-gives, ids and errors included. A format's own `parse` is a parser that is used once.
+over and over. A parser remembers the last document and reads the next one only from the first item that
+differs, so one additional message costs one message. Items are compared by content, never by identity: for
+a document that was edited in place, shortened or reordered, the result is that of a fresh parser, including
+ids and errors. A format's own `parse` uses a parser once.
 
-An earlier message can depend on a later one in one way: the ids and names that our rendering of it would
-have, which is what the original is compared with. Where a new item changes these, all is read anew.
+An earlier message can depend on a later one in one way: through the ids and names in our rendering of it,
+which is compared with the original. If a new item changes these, everything is read again.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _Named = tuple[tuple[str | None, str | None], ...]
 
 
 class _Seen(Struct):
-    """What is known of the document that was read last.
+    """What is known about the last document.
 
-    ``prints`` are its items as bytes, ``beside`` what is not in the list and read into messages. For each
-    message there is where its items end and how the document names the calls that it answers.
+    ``prints`` are its items as bytes; ``beside`` is what becomes messages but is not in the list. For each
+    message, ``ends`` is where its items end, and ``named`` is how the document names the calls it answers.
     """
 
     prints: list[bytes | None] = []
@@ -54,10 +54,10 @@ class _Seen(Struct):
     names: dict[CallId, str] = {}
     silent: set[CallId] = set()
     envelope: bytes | None = b""
-    settling: list[Settling] = []  # at most one, to be taken by whoever goes on from here
+    settling: list[Settling] = []  # at most one, for the first caller that continues
 
     def until(self, kept: int) -> _Seen:
-        """Return what is known of the first messages."""
+        """Return what is known about the first `kept` messages."""
         if kept == len(self.messages):
             return self
         messages = self.messages[:kept]
@@ -74,7 +74,7 @@ class _Seen(Struct):
         )
 
     def settled(self, native: Native) -> Settling:
-        """Return what goes on after the last message; two threads never get the same."""
+        """Return the state after the last message; no two threads get the same object."""
         try:
             return self.settling.pop()
         except IndexError:
@@ -85,7 +85,7 @@ class _Seen(Struct):
 
 
 class Parser:
-    """Reads the documents of one conversation as it grows; make one with a format's `parser`."""
+    """Reads the documents of a growing conversation; a format's `parser` creates one."""
 
     def __init__(self, format: Adapter) -> None:
         self._format = format
@@ -93,9 +93,9 @@ class Parser:
         self._seen = _Seen()
 
     def parse(self, payload: Any) -> list[Message]:
-        """Read a document as the format's `parse` does, and reuse the messages that have not changed.
+        """Read a document like the format's `parse`, reusing messages that have not changed.
 
-        Equal items at the start of a document become the same messages, which are not to be changed.
+        Equal items at the start of a document become the same message objects, so do not modify them.
         """
         return self._parse(payload)
 
@@ -117,11 +117,11 @@ class Parser:
         try:
             return self._format._open(payload)
         except InvalidPayload:
-            strict_json.check(payload)  # what is not JSON at all is refused as that
+            strict_json.check(payload)  # if it is not JSON at all, raise that error instead
             raise
 
     def _is_plain(self, payload: Any, new: Sequence[Any]) -> bool:
-        """Return True if a document is JSON beyond doubt, looking only at what is new or not in the list."""
+        """Return True if a document is certainly JSON, checking only what is new or not in the list."""
         levels, key = strict_json.MAX_DEPTH - 1, self._format.list_key
         if isinstance(payload, dict):
             rest = {name: value for name, value in payload.items() if name != key or isinstance(value, str)}
@@ -132,7 +132,7 @@ class Parser:
         return sure and all(strict_json.is_plain(item, levels) for item in new)
 
     def _kept(self, seen: _Seen, same: int) -> int:
-        """Return how many messages stay whatever the next item is."""
+        """Return how many messages are final, whatever the next item is."""
         kept = bisect_right(seen.ends, same)
         if self._format.in_runs and kept and same and seen.messages[kept - 1].role == "assistant":
             kept -= seen.ends[kept - 1] == same
@@ -141,7 +141,7 @@ class Parser:
     def _read(
         self, document: Document, seen: _Seen, prints: list[bytes | None], beside: bytes | None
     ) -> list[Message] | None:
-        """Read what is new; None if it changes how messages that were read before are written."""
+        """Read what is new; return None if that changes how earlier messages are rendered."""
         format, kept = self._format, len(seen.messages)
         drafts = list(self._drafts(document, seen))
         settling, messages = seen.settled(self._plain), seen.messages.copy()
@@ -178,7 +178,7 @@ class Parser:
         return chain(system, format._read(document.items, start, before))
 
     def _add_native(self, messages: list[Message], kept: int, drafts: list[Draft], scope: Scope) -> None:
-        """Keep beside each new message what its document said and our rendering of it does not."""
+        """Store with each new message what its document contains and our rendering does not."""
         first = leading(messages)
         for index, draft in enumerate(drafts, start=kept):
             message = messages[index]
@@ -190,14 +190,14 @@ class Parser:
 
 
 def leading(messages: Sequence[Message]) -> int:
-    """Count the leading run of system messages."""
+    """Return the number of leading system messages."""
     return next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
 
 
 def _print(value: Any) -> bytes | None:
-    """Return a value as bytes that only the same value of the same types has; None if it is of other types.
+    """Return bytes that identify a value and its types; None if `marshal` does not support the types.
 
-    Version 2 of the format writes neither references nor whether a string is interned.
+    Version 2 of the format records neither references nor whether a string is interned.
     """
     try:
         return marshal.dumps(value, 2)
@@ -210,7 +210,7 @@ def _envelope_print(envelope: dict[str, Any] | UnsetType | None) -> bytes | None
 
 
 def _shared(before: list[bytes | None], now: list[bytes | None]) -> int:
-    """Count the items that both begin with."""
+    """Return the length of the common prefix."""
     if before == now[: len(before)] and None not in before:
         return len(before)
     pairs = zip(before, now, strict=False)
@@ -219,7 +219,7 @@ def _shared(before: list[bytes | None], now: list[bytes | None]) -> int:
 
 
 def _goes_on(seen: _Seen, scope: Scope) -> bool:
-    """Return True if the calls that were seen keep their ids, and results without one are still without."""
+    """Return True if earlier calls keep their ids, and results without a call still have none."""
     without = seen.ids.keys() - seen.names.keys()
     return seen.ids.items() <= scope.ids.items() and without.isdisjoint(scope.names)
 

@@ -1,11 +1,11 @@
-"""The port of every provider format.
+"""The interface of all provider formats.
 
-A format reads a provider's document into messages, renders messages as that provider's document,
-and says whether the provider would take a document or answer 400. Parsing and rendering in one
-format gives the same document; what rendering in *another* format had to leave out is listed.
+A format parses a provider's document into messages, renders messages as that provider's document,
+and tells whether the provider would accept a document or answer 400. Parsing and rendering in one
+format reproduces the document; rendering in *another* format lists what had to be left out.
 
-``request`` and ``reply`` are for a program that talks to the provider: the arguments of the SDK's call, and
-the message in what it returned.
+A program that talks to the provider uses ``request`` for the arguments of the SDK's call, and ``reply`` for
+the message in the response.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Format", "Omission", "Rendering", "Violation"]
 
 
 class Violation(Struct, frozen=True):
-    """A reason for the provider to answer 400: the rule, the message's index, the id concerned."""
+    """A reason for the provider to answer 400: the rule, the index of the message, the id in question."""
 
     rule: str
     index: int
@@ -39,7 +39,7 @@ class Violation(Struct, frozen=True):
 
 
 class Omission(Struct, frozen=True):
-    """Something of a message that the provider cannot be given."""
+    """Something in a message that cannot be sent to the provider."""
 
     index: int
     text: str
@@ -49,10 +49,10 @@ class Omission(Struct, frozen=True):
 
 
 class Rendering(Struct, frozen=True):
-    """A provider's document, and what it does not say of the messages it was made from.
+    """A provider's document, and what it leaves out of the messages that it renders.
 
-    ``payload`` is always an object. ``document`` has the shape in which the messages were parsed: the list
-    alone if they came as a list (`list_key` names it then).
+    ``payload`` is always an object. ``document`` has the shape that the messages were parsed from: only the
+    list if they came as a list (`list_key` then names it).
     """
 
     payload: dict[str, Any]
@@ -61,7 +61,7 @@ class Rendering(Struct, frozen=True):
 
     @property
     def document(self) -> Any:
-        """The document in the shape in which it was parsed: a list, or an object."""
+        """The document in the shape that it was parsed from: a list or an object."""
         return self.payload if self.list_key is None else self.payload[self.list_key]
 
 
@@ -69,9 +69,9 @@ class Format(ABC):
     """One provider's document format.
 
     ``list_key`` is the field that holds the messages, ``keys`` are the fields of a request,
-    ``response_keys`` those that only a response has, and ``carried`` the fields of a request that
-    messages and tool definitions tell another provider. ``output_option`` is the option of a request that has
-    to name the longest answer, if there is one.
+    ``response_keys`` are the fields that only a response has, and ``carried`` are the request fields that
+    messages and tool definitions carry over to another provider. ``output_option`` is the request option that
+    must set the maximum length of the answer, if there is one.
     """
 
     name: ClassVar[str]
@@ -87,21 +87,21 @@ class Format(ABC):
 
     @abstractmethod
     def parser(self) -> Parser:
-        """Return what reads a document again as it grows, at the cost of what is new."""
+        """Return a parser for a growing document, which reads only what is new."""
 
     @abstractmethod
     def rendering(self, messages: Sequence[Message], *, tools: Iterable[ToolSpec] = ()) -> Rendering:
         """Render messages and list what had to be left out."""
 
     def render(self, messages: Sequence[Message], *, tools: Iterable[ToolSpec] = ()) -> dict[str, Any]:
-        """Render messages as the provider's document, an object that holds them in its `list_key`."""
+        """Render messages as the provider's document, an object that holds them under `list_key`."""
         return self.rendering(messages, tools=tools).payload
 
     @abstractmethod
     def request(
         self, messages: Sequence[Message], /, *, tools: Iterable[ToolSpec] = (), **options: Any
     ) -> dict[str, Any]:
-        """Return the arguments of the SDK's call: the messages, the tools, and the options as they are.
+        """Return the arguments of the SDK's call: the messages, the tools, and the options unchanged.
 
         Raise `InvalidConversation` if the provider would reject the request.
         """
@@ -110,12 +110,12 @@ class Format(ABC):
     def reply(self, response: Any) -> ReceivedMessage:
         """Return the message in a response (an SDK's object or its JSON), with new ids, time and usage.
 
-        Raise `ModelFailed` if the response is an error, and `InvalidPayload` if it is no response.
+        Raise `ModelFailed` if the response is an error, and `InvalidPayload` if it is not a response.
         """
 
     @abstractmethod
     def collector(self) -> Collector:
-        """Return what collects a streamed reply, chunk by chunk."""
+        """Return a collector for a streamed reply, fed chunk by chunk."""
 
     @overload
     def collect(
@@ -127,7 +127,7 @@ class Format(ABC):
     ) -> ReceivedMessage: ...
     @abstractmethod
     def collect(self, chunks: Any, *, on_text: Callable[[str], object] | None = None) -> Any:
-        """Return the reply that is streamed in chunks; of an asynchronous stream, await it.
+        """Collect a reply from the chunks of a stream; return an awaitable if the stream is asynchronous.
 
         `on_text` is called with each piece of text as it arrives. Raise `ModelFailed` if the stream ends
         before the reply is complete.
@@ -135,7 +135,7 @@ class Format(ABC):
 
     @abstractmethod
     def mended(self, message: Message) -> tuple[Message, str | None]:
-        """Return a message as a window may send it, and what was done to it if the provider rejects it."""
+        """Return a message as a window may send it, and a note on the change if the provider rejects it."""
 
     @abstractmethod
     def validate(self, payload: Any, *, request: bool = False, strict: bool = False) -> list[Violation]:
@@ -146,7 +146,7 @@ class Format(ABC):
 
     @abstractmethod
     def warnings(self, payload: Any) -> list[Violation]:
-        """List the fields that the provider does not declare; a compatible server may take them."""
+        """List the fields that the provider does not declare; a compatible server may accept them."""
 
     @abstractmethod
     def tools(self, payload: Any) -> list[ToolSpec]:

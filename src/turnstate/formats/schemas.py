@@ -15,7 +15,7 @@ __all__ = ["function_schemas", "minimal_specs", "read_declaration", "read_functi
 
 
 def function_schemas(tools: Iterable[ToolSpec], *, schema_key: str = "parameters") -> list[dict[str, Any]]:
-    """Write definitions as objects of name, description and schema."""
+    """Write definitions as objects with name, description and schema."""
     return [
         {
             "name": tool.name,
@@ -29,7 +29,7 @@ def function_schemas(tools: Iterable[ToolSpec], *, schema_key: str = "parameters
 def read_function_schemas(
     payload: Any, *, kind: str = "function", inner: str | None = None, schema_key: str = "parameters"
 ) -> list[ToolSpec]:
-    """Read the definitions under `tools`, passing over those of a kind that only their provider knows."""
+    """Read the definitions under `tools`, skipping kinds that only their provider knows."""
     listed = payload.get("tools") if isinstance(payload, dict) else None
     found: list[ToolSpec] = []
     for tool in listed if isinstance(listed, list) else ():
@@ -40,7 +40,7 @@ def read_function_schemas(
 
 
 def read_spec(body: Any, schema_key: str) -> ToolSpec | None:
-    """Read one definition, or None where it is not of this shape."""
+    """Read one definition; return None if it does not have this shape."""
     match body:
         case {"name": str(name), **rest} if name:
             description, schema = rest.get("description"), rest.get(schema_key)
@@ -59,7 +59,7 @@ def read_spec(body: Any, schema_key: str) -> ToolSpec | None:
 
 
 def read_declaration(declared: dict[str, Any]) -> ToolSpec | None:
-    """Read a definition of Gemini's: its schema is JSON Schema, or the provider's own dialect of it."""
+    """Read a Gemini definition, whose schema is JSON Schema or the provider's own dialect of it."""
     if "parametersJsonSchema" in declared:
         return read_spec(declared, "parametersJsonSchema")
     spec = read_spec(declared, "parameters")
@@ -67,7 +67,7 @@ def read_declaration(declared: dict[str, Any]) -> ToolSpec | None:
 
 
 def _json_schema(schema: Any) -> Any:
-    """Spell the types of the provider's dialect as JSON Schema does: `OBJECT` is `object`."""
+    """Convert the type names of the provider's dialect to JSON Schema: `OBJECT` becomes `object`."""
     if isinstance(schema, list):
         return [_json_schema(item) for item in schema]
     if not isinstance(schema, dict):
@@ -79,6 +79,6 @@ def _json_schema(schema: Any) -> Any:
 
 
 def minimal_specs(messages: Iterable[Message]) -> list[ToolSpec]:
-    """Return the least definition of every tool that the messages use, in order of first use."""
+    """Return a minimal definition of every tool that the messages use, in order of first use."""
     names = {call.name: None for message in messages for call in message.tool_calls}
     return [ToolSpec(name=name) for name in names]

@@ -1,4 +1,4 @@
-"""One rendering under way: the pieces that it makes, the ids in use, and what had to be left out."""
+"""The state of one rendering: its pieces, the ids in use, and what had to be left out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Piece", "Scope", "Slot"]
 class Piece(NamedTuple):
     """What a message contributes to a document.
 
-    `starts` keeps it apart from its neighbor; `native` says that the provider's own document held it.
+    `starts` keeps it separate from its neighbor; `native` means that it is from the provider's own document.
     """
 
     role: Role
@@ -29,7 +29,7 @@ class Piece(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Where a piece names a call or the call that it answers: the paths of the id and of the name."""
+    """Where a piece names a call, or the call that it answers: the paths to the id and the name."""
 
     answers: bool
     id: tuple[str | int, ...] | None
@@ -37,7 +37,7 @@ class Slot(NamedTuple):
 
 
 class Scope:
-    """One rendering under way: the current message, the ids in use, and what was left out so far."""
+    """The state of one rendering: the current message, the ids in use, and what was left out so far."""
 
     def __init__(
         self, format: str, ids: dict[CallId, str], names: dict[CallId, str], longest_name: int
@@ -53,14 +53,14 @@ class Scope:
         self._origin: str | None = None
 
     def enter(self, message: Message, index: int, *, leading: bool) -> None:
-        """Start with the message at this index of the list that is rendered."""
+        """Make the message at `index` of the rendered list the current one."""
         self.leading = leading
         self._index = index
         self._origin = message.native.format if message.native else None
 
     @property
     def native(self) -> bool:
-        """Whether this very provider's document held the current message."""
+        """True if the current message comes from a document of this provider."""
         return self._origin == self._format
 
     def wire_id(self, call: CallId) -> str:
@@ -68,30 +68,30 @@ class Scope:
         return self.ids[call]
 
     def omit(self, text: str) -> None:
-        """Note that something of the current message is left out."""
+        """Record that something in the current message is left out."""
         self.left_out.append(Omission(self._index, text))
 
     def name(self, name: str) -> str:
-        """Return a tool's name as the provider takes it."""
+        """Return a tool's name in the form that the provider accepts."""
         wire = wire_name(name, self._longest_name)
         if wire != name:
             self.omit(f"the tool name {name!r:.80} is sent as {wire}")
         return wire
 
     def knows(self, part: ImagePart | FilePart) -> bool:
-        """Return True if a file's id is valid here: files belong to a company, not to a format."""
+        """Return True if a file's id is valid here; files belong to a company, not to a format."""
         return (
             part.file_id is None or self._origin is None or _company(self._origin) == _company(self._format)
         )
 
     def describe(self, part: ImagePart | FilePart) -> str:
-        """Return the text that replaces a part which the provider cannot take."""
+        """Return the text that replaces a part that the provider does not accept."""
         medium = media.by_type(part)
         self.omit(f"{'image' if isinstance(medium, ImagePart) else 'file'} part sent as text")
         return wire_text.described(medium)
 
     def in_words(self, part: TextPart | ImagePart | FilePart) -> str:
-        """Return a part as text, for a place that takes nothing else."""
+        """Return a part as text, where nothing else is accepted."""
         return part.text if isinstance(part, TextPart) else self.describe(part)
 
 

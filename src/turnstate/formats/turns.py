@@ -1,4 +1,4 @@
-"""Wire messages that alternate: where neighbors of one role are joined, and where kept apart."""
+"""Wire messages of alternating roles: which neighbors of one role are joined and which stay separate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Apart = Callable[[Piece, Piece], bool]
 def in_turns(
     items: Sequence[Any], start: int, before: Role | None, read: Callable[[int, Any], Iterable[Draft]]
 ) -> Iterator[Draft]:
-    """Read wire messages of alternating roles from one on, marking those that are apart from a neighbor."""
+    """Read wire messages of alternating roles from `start` on; mark those that repeat the role before."""
     speaking = None if start == 0 else before == "assistant"
     for index in range(start, len(items)):
         for position, draft in enumerate(read(index, items[index])):
@@ -40,8 +40,8 @@ def merged(
 ) -> list[dict[str, Any]]:
     """Join neighbors of one wire role into one wire message, block after block.
 
-    Providers that want turns want the user to begin. Where the assistant does, `opening` goes
-    first, unless the provider's own document began like that.
+    Providers that require alternating roles require the user to begin. If the assistant begins, `opening`
+    goes first, unless the provider's own document began that way.
     """
     groups: list[list[Piece]] = []
     for piece in pieces:

@@ -1,1 +1,1 @@
-"""What each provider answers: the message and the usage in a response, and how a stream becomes one."""
+"""Provider responses: the message and the usage in a response, and streams turned into responses."""

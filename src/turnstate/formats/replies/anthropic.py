@@ -1,4 +1,4 @@
-"""What Anthropic Messages answers: a message with its content, or events that build its blocks up."""
+"""Responses of Anthropic Messages: a message with its content, or events that build up its blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ASIDE = frozenset({"role", "content", "type", "usage", "model"})
 
 
 def answer(payload: Any) -> ResponseContent:
-    """Take a response apart."""
+    """Return the items and the usage of a response."""
     match payload:
         case {"role": "assistant", "content": list() | str()}:
             pass
@@ -42,7 +42,7 @@ class Stream:
         self._ended = False
 
     def add(self, chunk: dict[str, Any]) -> str:
-        """Take the next event; return the text that is new."""
+        """Process the next event and return its new text."""
         match chunk:
             case {"type": "message_start", "message": dict(message)}:
                 self._message = message
@@ -62,7 +62,7 @@ class Stream:
         return ""
 
     def response(self) -> dict[str, Any] | None:
-        """Return the message as it would have come without streaming."""
+        """Return the message as it would arrive without streaming."""
         if self._message is None or not self._ended:
             return None
         for index, text in self._inputs.items():

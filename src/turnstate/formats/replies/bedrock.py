@@ -1,4 +1,4 @@
-"""What Amazon Bedrock Converse answers: `output` with a message, or events that build its blocks up."""
+"""Responses of Amazon Bedrock Converse: `output` with a message, or events that build up its blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Stream", "answer"]
 
 
 def answer(payload: Any) -> ResponseContent:
-    """Take a response apart, or a message of one."""
+    """Return the items and the usage of a response, or of its message alone."""
     match payload:
         case {"output": {"message": {"content": list(content)}}}:
             pass
@@ -44,7 +44,7 @@ class Stream:
         self._beside: dict[str, Any] = {}
 
     def add(self, chunk: dict[str, Any]) -> str:
-        """Take the next event; return the text that is new."""
+        """Process the next event and return its new text."""
         match chunk:
             case {"contentBlockStart": {"contentBlockIndex": int(index), "start": dict(start)}}:
                 self._blocks[index] = start
@@ -61,7 +61,7 @@ class Stream:
         return ""
 
     def response(self) -> dict[str, Any] | None:
-        """Return the response as it would have come without streaming."""
+        """Return the response as it would arrive without streaming."""
         if "stopReason" not in self._beside:
             return None
         for index, text in self._inputs.items():
@@ -91,7 +91,7 @@ class Stream:
 
 
 def _whole(block: dict[str, Any]) -> dict[str, Any]:
-    """Return a block as a response has it: a call has its input, a cited text its citations."""
+    """Return a block as in a response: a call with its input, a cited text with its citations."""
     if isinstance(use := block.get("toolUse"), dict):
         return {"toolUse": {"input": {}, **use}}
     if "citationsContent" in block:

@@ -1,4 +1,4 @@
-"""What Google Gemini answers: `candidates` with a content; a stream is responses with more parts."""
+"""Responses of Google Gemini: `candidates` with a content; in a stream, each response adds parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SNAKE = re.compile("_([a-z])")
 
 
 def answer(payload: Any) -> ResponseContent:
-    """Take a response apart, or a content of one."""
+    """Return the items and the usage of a response, or of its content alone."""
     if isinstance(payload, dict) and payload.get("role") == "model":
         return ResponseContent([_content(payload)], None)
     response = _spelled(payload)
@@ -40,7 +40,7 @@ def answer(payload: Any) -> ResponseContent:
 
 
 class Stream:
-    """The responses of one stream; each brings more parts."""
+    """The responses of one stream; each adds parts."""
 
     def __init__(self) -> None:
         self._response: dict[str, Any] = {}
@@ -48,7 +48,7 @@ class Stream:
         self._finish: Any = None
 
     def add(self, chunk: dict[str, Any]) -> str:
-        """Take the next response; return the text that is new."""
+        """Process the next response and return its new text."""
         response = _spelled(chunk)
         self._response |= response
         text = ""
@@ -60,7 +60,7 @@ class Stream:
         return text
 
     def response(self) -> dict[str, Any] | None:
-        """Return the response as it would have come without streaming."""
+        """Return the response as it would arrive without streaming."""
         if self._finish is None and "promptFeedback" not in self._response:
             return None
         if self._finish is None:
@@ -69,7 +69,7 @@ class Stream:
         return {**self._response, "candidates": [{"content": content, "finishReason": self._finish}]}
 
     def _add(self, part: dict[str, Any]) -> None:
-        """Add a part; text continues the text before it, unless one of the two is signed."""
+        """Add a part; text continues the previous text unless one of the two is signed."""
         last = self._parts[-1] if self._parts else None
         if (
             last is not None
@@ -87,7 +87,7 @@ def _is_text(part: dict[str, Any]) -> bool:
 
 
 def _spelled(value: Any) -> dict[str, Any]:
-    """Return an object with the keys of the reference, and without nulls."""
+    """Return an object with camel-case keys, as in the reference, and without nulls."""
     known: dict[str, Any] = value if isinstance(value, dict) else {}
     return {
         _SNAKE.sub(lambda found: found[1].upper(), key): item
@@ -97,6 +97,6 @@ def _spelled(value: Any) -> dict[str, Any]:
 
 
 def _content(content: Any) -> dict[str, Any]:
-    """Return a content as a request has it."""
+    """Return a content in the form of a request."""
     parts = content.get("parts") if isinstance(content, dict) else None
     return {"role": "model", "parts": [camel(part) for part in parts or () if isinstance(part, dict)]}

@@ -1,4 +1,4 @@
-"""What OpenAI Chat Completions answers: `choices` with a message, or chunks with deltas of it."""
+"""Responses of OpenAI Chat Completions: `choices` with a message, or chunks with deltas of it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .reply import ResponseContent, failure, reported, whole
 __all__ = ["Stream", "answer"]
 
 _ONCE = frozenset({"id", "type", "role", "name", "index", "expires_at"})
-"""Fields of a delta that arrive whole; any other text is continued by the next delta."""
+"""Fields of a delta that arrive complete; any other text is continued by the next delta."""
 
 
 def answer(payload: Any) -> ResponseContent:
-    """Take a response apart, or a message of one."""
+    """Return the items and the usage of a response, or of its message alone."""
     match payload:
         case {"choices": [{"message": dict(message), **choice}, *_]}:
             response = {**payload, "finish_reason": choice.get("finish_reason")}
@@ -38,7 +38,7 @@ def answer(payload: Any) -> ResponseContent:
 
 
 class Stream:
-    """The chunks of one completion; of several choices the first is taken."""
+    """The chunks of one completion; only the first choice is used."""
 
     def __init__(self) -> None:
         self._fields: dict[str, Any] = {}
@@ -46,8 +46,8 @@ class Stream:
         self._finish: str | None = None
 
     def add(self, chunk: dict[str, Any]) -> str:
-        """Take the next chunk; return the text that is new."""
-        if chunk.get("type") == "chunk":  # the SDK's own streaming wraps chunks into events
+        """Process the next chunk and return its new text."""
+        if chunk.get("type") == "chunk":  # the SDK's streaming helper wraps chunks in events
             chunk = chunk["chunk"]
         if "choices" not in chunk:
             if error := chunk.get("error"):
@@ -66,7 +66,7 @@ class Stream:
         return text
 
     def response(self) -> dict[str, Any] | None:
-        """Return the response as it would have come without streaming."""
+        """Return the response as it would arrive without streaming."""
         if self._finish is None:
             return None
         calls = self._message.get("tool_calls") or ()
@@ -76,7 +76,7 @@ class Stream:
 
 
 def _merge(known: dict[str, Any], delta: dict[str, Any]) -> None:
-    """Continue what is known with a delta: text grows, lists grow by index, other values are replaced."""
+    """Merge a delta into the message so far: extend text, merge lists by index, replace other values."""
     for key, value in delta.items():
         before = known.get(key)
         if value is None or (key in _ONCE and before):
@@ -104,7 +104,7 @@ def _merged_items(known: list[Any], items: list[Any]) -> list[Any]:
 
 
 def _continued(known: list[Any], item: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the item that a delta continues; servers that send no index send an id with what is new."""
+    """Return the item that a delta continues; a server without indexes sends an id with each new item."""
     if (index := item.get("index")) is not None:
         found = (one for one in known if isinstance(one, dict) and one.get("index") == index)
         return next(found, None)

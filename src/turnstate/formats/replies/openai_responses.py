@@ -1,4 +1,4 @@
-"""What OpenAI Responses answers: `output` items; the last event of a stream holds the whole response."""
+"""Responses of OpenAI Responses: `output` items; the last event of a stream holds the whole response."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENDS = ("response.completed", "response.incomplete", "response.cancelled")
 
 
 def answer(payload: Any) -> ResponseContent:
-    """Take a response apart, or the items of one."""
+    """Return the items and the usage of a response, or of its items alone."""
     if isinstance(payload, list) and payload:
         return ResponseContent(payload, None)
     if not isinstance(payload, dict) or not isinstance(payload.get("output"), list):
@@ -53,7 +53,7 @@ class Stream:
         self._response: dict[str, Any] | None = None
 
     def add(self, chunk: dict[str, Any]) -> str:
-        """Take the next event; return the text that is new."""
+        """Process the next event and return its new text."""
         kind = chunk.get("type")
         if kind == "response.failed":
             error = (chunk.get("response") or {}).get("error") or {}
@@ -65,5 +65,5 @@ class Stream:
         return str(chunk.get("delta") or "") if kind == "response.output_text.delta" else ""
 
     def response(self) -> dict[str, Any] | None:
-        """Return the response that the last event held."""
+        """Return the response from the last event."""
         return self._response

@@ -1,9 +1,9 @@
-"""A provider's response on its way to a message.
+"""Turn a provider's response into a message.
 
-An SDK's object becomes plain JSON by what it can do (``model_dump``, ``to_dict``), so no SDK is imported.
-The module of a provider then says which items of the response belong into its list of messages, and what it
-reported beside them. A stream is folded into the response that the provider would have sent as a whole, so
-both ways lead through the same code.
+An SDK object becomes plain JSON through its own methods (``model_dump``, ``to_dict``), so no SDK is imported.
+The provider's module then determines which items of the response belong in the list of messages, and what
+the provider reported with them. A stream is accumulated into the response that the provider would have sent
+without streaming, so both go through the same code.
 """
 
 from __future__ import annotations
@@ -35,57 +35,57 @@ __all__ = [
 class ReceivedMessage(Message, frozen=True, kw_only=True):
     """A message that a provider just sent, with the usage that it reported.
 
-    `session.append` writes the usage as an entry of its own after the message.
+    `session.append` writes the usage as a separate entry after the message.
     """
 
     usage: Usage | None = None
 
     @classmethod
     def of(cls, message: Message, usage: Usage | None) -> ReceivedMessage:
-        """Return a message with what was reported with it."""
+        """Return a message with its reported usage."""
         return cls(**{name: getattr(message, name) for name in Message.__struct_fields__}, usage=usage)
 
     @property
     def without_usage(self) -> Message:
-        """The message as a log has it."""
+        """The message as stored in a log."""
         return Message(**{name: getattr(self, name) for name in Message.__struct_fields__})
 
 
 class ResponseContent(NamedTuple):
-    """What a response holds: the items that belong into the list of messages, and what was reported."""
+    """The content of a response: the items that belong in the list of messages, and the reported usage."""
 
     items: list[Any]
     usage: Usage | None
 
 
 class ResponseStream(Protocol):
-    """A stream of one provider, folded into the response that it stands for."""
+    """Accumulates a provider's stream into a response."""
 
     def add(self, chunk: dict[str, Any]) -> str:
-        """Take the next chunk; return the text of the answer that is new in it."""
+        """Process the next chunk and return its new text."""
         ...
 
     def response(self) -> dict[str, Any] | None:
-        """Return the response; None if the stream has not come to its end."""
+        """Return the response; None if the stream has not ended."""
         ...
 
 
 class Collector:
-    """A reply while it is streamed: `add` each chunk, then take the `reply`."""
+    """Collects a streamed reply: `add` each chunk, then call `reply`."""
 
     def __init__(self, stream: ResponseStream, reply: Callable[[Any], ReceivedMessage]) -> None:
         self._stream, self._reply = stream, reply
 
     def add(self, chunk: Any) -> str:
-        """Take the next chunk, an SDK's object or its JSON; return the text that is new in it."""
+        """Process the next chunk, an SDK object or its JSON, and return its new text."""
         event = plain(chunk)
         try:
             return self._stream.add(event)
-        except (AttributeError, IndexError, KeyError, TypeError) as error:  # of its shape
+        except (AttributeError, IndexError, KeyError, TypeError) as error:  # it has an unexpected shape
             raise InvalidPayload(f"this is no chunk of a reply: {event!r:.200}", path="$") from error
 
     def reply(self) -> ReceivedMessage:
-        """Return the whole reply; raise `ReplyInterrupted` if the stream ended before it was complete."""
+        """Return the complete reply; raise `ReplyInterrupted` if the stream ended before it was complete."""
         response = self._stream.response()
         if response is None:
             raise ReplyInterrupted("the stream ended before the reply was complete; send the request again")
@@ -95,7 +95,7 @@ class Collector:
 async def collected(
     collector: Collector, chunks: AsyncIterable[Any], on_text: Callable[[str], object] | None
 ) -> ReceivedMessage:
-    """Return the reply of a stream that is read with ``async for``."""
+    """Collect the reply from an asynchronous stream."""
     async for chunk in chunks:
         if (text := collector.add(chunk)) and on_text:
             on_text(text)
@@ -103,7 +103,7 @@ async def collected(
 
 
 def plain(value: Any) -> Any:
-    """Return an SDK's object as plain JSON values; bytes become base64 and times text, as on the wire."""
+    """Convert an SDK object to plain JSON values; bytes become base64 and times text, as on the wire."""
     try:
         return _plain(value)
     except RecursionError:
@@ -133,7 +133,7 @@ def _plain(value: Any) -> Any:
 
 
 def failure(payload: Any, missing: str) -> ModelFailed | InvalidPayload:
-    """Return the error for a response without a reply: what the provider says, or what is missing."""
+    """Return the error for a response without a reply: the provider's error, or what is missing."""
     error = payload.get("error") if isinstance(payload, dict) else None
     if error:
         text = error.get("message") if isinstance(error, dict) else error
@@ -142,7 +142,7 @@ def failure(payload: Any, missing: str) -> ModelFailed | InvalidPayload:
 
 
 def whole(value: Any) -> int:
-    """Return a reported number; what was not reported is 0."""
+    """Return a reported number, or 0 if none was reported."""
     return value if type(value) is int and value >= 0 else 0
 
 
@@ -155,7 +155,7 @@ def reported(
     cached: int = 0,
     model: Any = None,
 ) -> Usage | None:
-    """Return what a provider reported: tokens, and what else it said of the request; None if nothing."""
+    """Return what a provider reported: tokens, and other details of the request; None if nothing."""
     details = {key: value for key, value in beside.items() if type(value) in (str, int, float, bool)}
     if told := _without_nulls(usage):
         details["usage"] = told
@@ -172,7 +172,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def spelled_out(text: str) -> Any:
-    """Return the arguments of a call that a stream spelled out; what is no JSON stays text, in an object."""
+    """Parse the arguments of a streamed call; wrap their text in an object if they are not JSON."""
     try:
         return strict_json.read(text, max_depth=strict_json.MAX_VALUE_DEPTH) if text else {}
     except InputError:

@@ -1,5 +1,5 @@
-"""What each provider rejects: one module a provider, each a pure walk over the raw document.
+"""What each provider rejects: one module per provider, each a pure walk over the raw document.
 
-Validators look at the document itself, not at our reading of it, and take anything at all: a
-document that is not even of the right shape gives violations, never an exception.
+Validators check the document itself, not our interpretation of it, and accept any input: a document
+that does not even have the right shape gives violations, never an exception.
 """

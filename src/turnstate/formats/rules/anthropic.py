@@ -88,7 +88,7 @@ def violations(payload: Any, *, request: bool = False) -> list[Violation]:
 
 
 class _Turn:
-    """Neighbours of one role, which the service merges into one message."""
+    """Neighbors of one role, which the service merges into one message."""
 
     def __init__(self, role: object, index: int) -> None:
         self.role, self.index, self.last = role, index, index
@@ -106,7 +106,7 @@ class _Turn:
 
     @property
     def may_be_paused(self) -> bool:
-        """Whether it holds calls that the service runs itself: it can pause there and continue."""
+        """True if it holds calls that the service runs itself: the service can pause there and continue."""
         return any(block.get("type") in _SERVED for _, block in self.blocks)
 
     def _ids(self, kind: str, key: str) -> set[str]:
@@ -114,7 +114,7 @@ class _Turn:
         return {id for id in found if isinstance(id, str)}
 
     def check(self, before: _Turn | None, after: _Turn | None, seen: set[str], report: Report) -> None:
-        """Check the turn by itself and against its neighbors; `seen` are the call ids so far."""
+        """Check the turn by itself and against its neighbors; `seen` holds the call ids so far."""
         asked = before.calls if before else set()
         answers = after.answers if after else set()
         answered: set[str] = set()

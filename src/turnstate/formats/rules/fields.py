@@ -1,9 +1,9 @@
-"""The fields of a provider's objects: what a request takes, and what only a response holds.
+"""The fields of a provider's objects: which a request may have, and which only a response has.
 
-A provider answers with more than it takes back: usage, stop reasons, annotations, and nulls where a
-request leaves a field out. ``Fields`` describes one kind of object, ``departures`` finds what does not
-belong into a request. A field that neither side declares is unknown, not wrong: servers that are
-compatible with a provider have fields of their own.
+A response contains more than the provider accepts in a request: usage, stop reasons, annotations, and
+nulls where a request omits a field. ``Fields`` describes one kind of object; ``departures`` finds the
+fields that do not belong in a request. A field that neither side declares is unknown, not wrong: servers
+that are compatible with a provider have fields of their own.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ __all__ = ["Departure", "Fields", "Kind", "by_type", "departures", "stripped"]
 
 Path = tuple[str | int, ...]
 Kind = Callable[[dict[str, Any]], "Fields | None"]
-"""Picks the description of an object by what it holds; None for an object of an unknown kind."""
+"""Picks the description of an object by its contents; None for an object of an unknown kind."""
 
 
 class Departure(NamedTuple):
-    """A field that is not a request's: only responses hold it, or it is not declared."""
+    """A field that does not belong in a request: only responses have it, or it is not declared."""
 
     path: Path
     reason: Literal["response", "null", "unknown"]
 
     @property
     def is_response(self) -> bool:
-        """Whether the field comes from a response, so that a request has to leave it out."""
+        """True if the field comes from a response, so that a request must omit it."""
         return self.reason != "unknown"
 
     @property
     def name(self) -> str:
-        """The field, with the fields that lead to it inside of one message."""
+        """The name of the field, with the names of the fields that lead to it within one message."""
         return ".".join(str(step) for step in self.path[1:] or self.path if not isinstance(step, int))
 
     def __str__(self) -> str:
@@ -53,10 +53,11 @@ class Departure(NamedTuple):
 class Fields:
     """The fields of one kind of object.
 
-    ``request`` names what a request takes, separated by spaces: ``name!`` is required, ``name?`` takes
-    null, and a plain ``name`` is optional, so that a null in it is a response's. ``response`` names what
-    only responses hold. ``inner`` describes the objects in a field, or in the list that it holds. An
-    ``open`` object may hold any other field. With ``snake``, every field is spelled in both cases.
+    ``request`` names the fields of a request, separated by spaces: ``name!`` is required, ``name?`` may be
+    null, and a plain ``name`` is optional but not null: a null shows that it comes from a response.
+    ``response`` names the fields that only responses have. ``inner`` describes the objects in a field, or in
+    the list that it holds. An ``open`` object may have any other field. With ``snake``, each field may be
+    spelled in camel case or snake case.
     """
 
     def __init__(
@@ -79,11 +80,11 @@ class Fields:
         )
 
     def __call__(self, value: dict[str, Any]) -> Fields:
-        """Describe every object alike."""
+        """Return the same description for every object."""
         return self
 
     def reason(self, key: str, value: Any) -> Literal["response", "null", "unknown"] | None:
-        """Return why a field does not belong into a request, or None if it does."""
+        """Return why a field does not belong in a request, or None if it does."""
         if value is None and key in self._without_null:
             return "null"
         if key in self.request:
@@ -94,7 +95,7 @@ class Fields:
 
 
 def by_type(kinds: Mapping[str, Fields], key: str = "type", *, default: str = "") -> Kind:
-    """Describe objects by the text that they hold under `key`."""
+    """Return a function that picks the description of an object by its value under `key`."""
 
     def kind(value: dict[str, Any]) -> Fields | None:
         tag = value.get(key, default)
@@ -104,7 +105,7 @@ def by_type(kinds: Mapping[str, Fields], key: str = "type", *, default: str = ""
 
 
 def departures(value: Any, kind: Kind, path: Path = ()) -> Iterator[Departure]:
-    """Find the fields of an object, or of the objects in a list, that are not a request's."""
+    """Find the fields of an object, or of the objects in a list, that do not belong in a request."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             if isinstance(item, dict):
@@ -121,7 +122,7 @@ def departures(value: Any, kind: Kind, path: Path = ()) -> Iterator[Departure]:
 
 
 def stripped(value: Any, kind: Kind) -> tuple[Any, list[Departure]]:
-    """Return an object without the fields of a response, and what was left out."""
+    """Return an object without the fields of a response, and the removed fields."""
     found = [one for one in departures(value, kind) if one.is_response]
     return (put(value, [(one.path, UNSET) for one in found]) if found else value), found
 
@@ -131,5 +132,5 @@ def _once(name: str) -> tuple[str, ...]:
 
 
 def _both(name: str) -> tuple[str, ...]:
-    """Spell a name in camel case and in snake case."""
+    """Return a name in camel case and in snake case."""
     return (name, re.sub("([A-Z])", lambda letter: "_" + letter[1].lower(), name))

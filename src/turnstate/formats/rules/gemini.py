@@ -45,7 +45,7 @@ DOCUMENT = Fields(
     inner={"contents": _CONTENT, "systemInstruction": _CONTENT},
     snake=True,
 )
-"""The request and response types of google-genai 3.1; the service takes both spellings."""
+"""The request and response types of google-genai 3.1; the service accepts both spellings."""
 
 _CAMEL = {
     "function_call": "functionCall",
@@ -59,11 +59,11 @@ _CAMEL = {
     "parameters_json_schema": "parametersJsonSchema",
 }
 _SIGNING_MODELS = "gemini-3"
-"""The family that answers 400 to an unsigned call, by what its models' names hold."""
+"""A part of the names of the models that answer 400 to an unsigned call."""
 
 
 def camel(part: dict[str, Any]) -> dict[str, Any]:
-    """Spell the keys of a part as the reference does, without the nulls that the SDK's objects write."""
+    """Return a part with the keys of the reference, without the nulls that the SDK's objects write."""
     spelled = {_CAMEL.get(key, key): value for key, value in part.items() if value is not None}
     for key in ("inlineData", "fileData"):
         if isinstance(blob := spelled.get(key), dict):
@@ -102,7 +102,7 @@ def violations(payload: Any, *, request: bool = False) -> list[Violation]:
 
 
 class _Batch:
-    """The calls of one content, which the content after it answers: by id, else by name and order."""
+    """The calls of one content, which the next content answers by id, or else by name and order."""
 
     def __init__(self, calls: list[Any], report: Report) -> None:
         self._report = report
@@ -116,7 +116,7 @@ class _Batch:
                 self._waiting.setdefault(key, deque()).append(number)
 
     def check(self, role: object, before: object) -> None:
-        """Check the places of the calls, and what they say."""
+        """Check where the calls are and what they contain."""
         report, calls = self._report, self._calls
         if calls and role != "model":
             report.add("role", "only the model calls functions", calls[0].get("id"))
@@ -131,7 +131,7 @@ class _Batch:
                 report.add("arguments", "args is a JSON object", call.get("id"))
 
     def answer(self, response: Any, role: object) -> None:
-        """Take a response for one of the calls."""
+        """Match a response to one of the calls."""
         report, response = self._report, response if isinstance(response, dict) else {}
         id, name = _text(response.get("id")), _text(response.get("name"))
         if role != "user":
@@ -143,7 +143,7 @@ class _Batch:
             report.add("result-orphan", f"no open call {shown(id or name)} in the content before", id)
 
     def close(self) -> None:
-        """Note the calls that got no response."""
+        """Report the calls that got no response."""
         calls = (self._calls[number] for number in self._open)
         labels = [_text(call.get("id")) or _text(call.get("name")) or "(unnamed)" for call in calls]
         self._report.unanswered(labels, self._index)
@@ -185,7 +185,7 @@ def _is_empty(part: dict[str, Any]) -> bool:
 
 
 def _check_signatures(turn: list[tuple[int, list[dict[str, Any]]]], report: Report) -> None:
-    """Check that the first call of each content since the user last spoke carries its signature."""
+    """Check that the first call of each content since the user's last text carries its signature."""
     for index, parts in turn:
         call = next((part for part in parts if "functionCall" in part), None)
         if call is not None and not call.get("thoughtSignature"):

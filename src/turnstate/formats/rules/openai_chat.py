@@ -85,7 +85,7 @@ def violations(payload: Any) -> list[Violation]:
 
 
 class _OpenCalls:
-    """The calls of the nearest assistant message, until every one is answered."""
+    """The calls of the nearest assistant message, until all are answered."""
 
     def __init__(self, report: Report) -> None:
         self._report = report

@@ -75,7 +75,7 @@ DOCUMENT = Fields(
 
 _PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_"}
 _CONTINUING = ("previous_response_id", "conversation")
-"""Where one of these is given, the service has the items before these ones, and calls among them."""
+"""With one of these fields, the service has the earlier items, which may include calls."""
 
 _ROLES = ("system", "developer", "user", "assistant")
 
@@ -118,7 +118,7 @@ def violations(payload: Any) -> list[Violation]:
 
 
 def _produced(item: dict[str, Any], kind: Any) -> bool:
-    """Return True if a model can have made the item."""
+    """Return True if a model can have produced the item."""
     if kind == "message":
         return item.get("role") == "assistant"
     return isinstance(kind, str) and not kind.endswith("_output")
@@ -158,7 +158,7 @@ def _check_call(item: dict[str, Any], calls: dict[str, int], report: Report) -> 
 def _check_output(
     item: dict[str, Any], calls: dict[str, int] | None, answered: set[str], report: Report
 ) -> None:
-    """Check an answer; calls of None are those that the service keeps itself."""
+    """Check an answer; `calls` is None if the service keeps the calls itself."""
     id = item.get("call_id")
     if not isinstance(id, str) or (calls is not None and id not in calls):
         report.add("result-orphan", f"no earlier call {shown(id)}", id)

@@ -1,4 +1,4 @@
-"""Collecting violations: shared by the validators of all providers."""
+"""Collects violations; shared by the validators of all providers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME_64 = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class Report:
-    """Violations found so far, with the index of the message under inspection."""
+    """Violations found so far, and the index of the message being checked."""
 
     def __init__(self) -> None:
         self._found: list[Violation] = []
@@ -23,11 +23,11 @@ class Report:
 
     @property
     def violations(self) -> list[Violation]:
-        """What was found, in the order of the messages."""
+        """The violations in the order of the messages."""
         return sorted(self._found, key=lambda violation: violation.index)
 
     def add(self, rule: str, text: str, id: object = None, *, index: int | None = None) -> None:
-        """Note a violation of the current message, or of the one at `index`."""
+        """Add a violation by the current message, or by the one at `index`."""
         at = self.index if index is None else index
         self._found.append(Violation(rule, at, id if isinstance(id, str) else None, text))
 
@@ -37,7 +37,7 @@ class Report:
             self.add("tool-name", f"the tool name {shown(name)} does not match ^{pattern.pattern}$", id)
 
     def unanswered(self, ids: Iterable[str], index: int) -> None:
-        """Note calls that stay without an answer where they needed one."""
+        """Report calls that lack a required answer."""
         for id in ids:
             self.add(
                 "call-unanswered", f"the call {id:.80} of message {index} has no answer", id, index=index
@@ -53,7 +53,7 @@ class Report:
                 self.add("unknown-field" if unknown else "response-field", str(found), index=at)
 
     def items(self, listed: Any, noun: str) -> Iterator[dict[str, Any]]:
-        """Visit the objects of a list, moving the index along."""
+        """Yield the objects of a list and update the index."""
         if not isinstance(listed, list):
             self.add("shape", f"{noun} is {type(listed).__name__}, not a list")
             return
@@ -67,10 +67,10 @@ class Report:
 
 
 def shown(value: object) -> str:
-    """Quote text, shortened; of anything else tell the type, however large or deep the value is."""
+    """Return text quoted and shortened; for anything else, the type, however large or deep the value is."""
     return f"{value!r:.80}" if isinstance(value, str) else type(value).__name__
 
 
 def objects(listed: Any) -> list[dict[str, Any]]:
-    """Yield the objects of what ought to be a list of objects."""
+    """Return the objects in what should be a list of objects."""
     return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
