@@ -150,7 +150,7 @@ def _item_chunks(
 
 
 def _struct_chunks(value: Struct, encoder: msgspec.json.Encoder) -> Iterator[bytes]:
-    """Encode a struct, then each long field in place of its number between two NULs, which JSON never has."""
+    """Encode a struct with NUL-delimited numbers (JSON has no NULs) for long fields, then fill them in."""
     short, fields = copy(value), astuple(value)
     for place, (name, field) in enumerate(zip(value.__struct_fields__, fields, strict=True)):
         if exceeds(LONG, field) and not isinstance(field, bytes):

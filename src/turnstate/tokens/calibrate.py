@@ -28,7 +28,7 @@ _SLOWEST = 0.1
 """The minimum weight of a new report: about the last twenty dominate, so a change of model is noticed."""
 
 _STRIDE = 1.5
-"""A report counts as at most this many times what the earlier ones showed, and at least its inverse."""
+"""The largest factor, up or down, by which one report may differ from what the earlier ones showed."""
 
 _FACTORS = (0.25, 4.0)
 """The range of factors: no two tokenizers in use differ by more, so beyond it a number must be wrong."""
@@ -37,7 +37,7 @@ BAND = 0.05
 """The relative error of the budget that is tolerated until the next cut."""
 
 TELLING = 0.1
-"""The share of its limit that a request must fill: the overhead of a small one says little about others."""
+"""The share of its limit that a request must fill: the overhead of small ones says little about full ones."""
 
 LEAST_APPLIED = 0.7
 """The minimum factor: none of our counters is a third too high; a lower report omits cached tokens."""
