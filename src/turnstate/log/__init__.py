@@ -1,1 +1,1 @@
-"""The log of a session: reading a path, making records, and the outbox."""
+"""The log of a session: reading paths, making records, and making parcels for the outbox."""

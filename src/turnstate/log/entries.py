@@ -1,7 +1,7 @@
-"""Reading the log for people and programs: entries with their places and times, messages page by page.
+"""Reads the log for people and programs: entries with their positions and times, messages page by page.
 
-A reader names the branch whose path it wants, and the entry after which it goes on. An entry is identified by
-its id wherever it is, so an id is also the cursor of a page: it stays valid whatever is written meanwhile.
+A reader names the branch whose path it wants and the entry to continue after. An id identifies an entry
+regardless of its position, so it also serves as a page cursor: it stays valid whatever is written meanwhile.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ __all__ = [
 
 
 class LogEntry(Struct, frozen=True, kw_only=True):
-    """An entry of a log: what it says, where it is, and when it was written.
+    """An entry of a log: its content, its position, and when it was written.
 
-    ``entry`` is None if its bytes are damaged. ``time`` is that of a message, or else the time at which the
-    entry was written, and None if nobody knows it. Reading goes on after it if ``cursor`` is passed as
-    ``after``.
+    ``entry`` is None if its bytes are damaged. ``time`` is the time of the message, or else the time at which
+    the entry was written; None if it is unknown. Pass ``cursor`` as ``after`` to continue reading after
+    this entry.
     """
 
     session: str
@@ -61,7 +61,7 @@ class LogEntry(Struct, frozen=True, kw_only=True):
 
 
 async def path_of(log: Reads, at: Address, head: Position, branch: int | None) -> list[Span]:
-    """Return the spans that lead to the head, or to the end of a branch; the newest first."""
+    """Return the spans that lead to the head, or to the end of a branch, newest first."""
     if branch is None or branch == head.branch:
         return await path_to(log, at, head)
     for known in await log.branches(at):
@@ -84,7 +84,7 @@ async def path_after(log: Reads, at: Address, path: Sequence[Span], id: str | No
 async def read_entries(
     log: Reads, at: Address, path: Sequence[Span], *, kinds: Sequence[str] | None, limit: int | None
 ) -> list[LogEntry]:
-    """Return the first entries of a path, of some kinds or of all."""
+    """Return the first entries of a path, of the given kinds or of all kinds."""
     indexed = (
         kinds if kinds is not None and MESSAGE not in kinds else None
     )  # stores have no index of messages
@@ -100,7 +100,7 @@ async def read_entries(
 
 
 async def log_entries(at: Address, rows: Sequence[Row]) -> list[LogEntry]:
-    """Return rows as entries with their places and times."""
+    """Return rows as entries with their positions and times."""
     return [
         LogEntry(
             session=at.session,
@@ -118,7 +118,7 @@ async def log_entries(at: Address, rows: Sequence[Row]) -> list[LogEntry]:
 
 
 async def read_messages(log: Reads, at: Address, path: Sequence[Span], *, limit: int | None) -> list[Message]:
-    """Return the first messages of a path, answers of the core included."""
+    """Return the first messages of a path, including answers given by the core."""
     if limit is None:
         return await shown_messages([row for span in reversed(path) for row in await log.read(at, span)])
     found = list[Message]()
@@ -133,7 +133,7 @@ async def read_messages(log: Reads, at: Address, path: Sequence[Span], *, limit:
 
 
 async def last_messages(log: Reads, at: Address, path: Sequence[Span], count: int) -> list[Message]:
-    """Return the last messages of a path, answers of the core included."""
+    """Return the last messages of a path, including answers given by the core."""
     last, page = list[Message](), min(count, PAGE)
     for span in path:
         end = span.last
@@ -147,7 +147,7 @@ async def last_messages(log: Reads, at: Address, path: Sequence[Span], count: in
 
 
 def time_of(id: str, entry: Entry | None) -> datetime | None:
-    """Return the time of a message or answer, or else the time at which the id was minted."""
+    """Return the time of a message or answer, or else the time when the id was minted."""
     stamp = entry.timestamp if isinstance(entry, Message | Answer) else UNKNOWN_TIME
     if stamp != UNKNOWN_TIME:
         return datetime.fromisoformat(stamp).astimezone(UTC)

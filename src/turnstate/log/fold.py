@@ -1,12 +1,12 @@
-"""The fold of a log: entries in the order of a path, reduced to what a conversation is made of.
+"""The fold of a log: the entries of a path, in order, reduced to the state of a conversation.
 
-Messages, the newest prompt, bootstrap and model, and the decisions with what follows from them: the newest
-cut that holds, the summary in force, the calls that are open. A session folds the rows that it loads; the
-timeline of a conversation state folds the same entries into lists that can be forked. Both agree because
-both are this class. `Loaded` is the part of a path that windows are made of, with the stored counts of its
-messages; a damaged row is set aside and reported, and the entries around it are used.
+The state is the messages, the newest prompt, bootstrap and model, and the decisions with their consequences:
+the newest cut that holds, the summary in force, the open calls. A session folds the rows that it loads; the
+timeline of a conversation state folds the same entries into lists that can be forked. They agree because
+both use this class. `Loaded` is the part of a path that windows are made of, with the stored counts of its
+messages. A damaged row is set aside and reported, and the entries around it are still used.
 
-An answer that the core gave for a call is shown as a tool message, but it is no result: the first real
+An answer that the core gives for a call is shown as a tool message, but it is not a result: the first real
 result of that call is still accepted.
 """
 
@@ -59,10 +59,10 @@ class GrowingList(Protocol[T]):
 
 
 class ForkedList(Sequence[T]):
-    """A list that can continue from a place in another one without copying it.
+    """A list that can continue from a position in another list without copying it.
 
-    Forking takes the same time however long the list is. What is added after the fork is seen on one side
-    only, so leaving a fork is dropping it.
+    Forking takes constant time. Items added after the fork are visible on one side only, so abandoning a fork
+    means dropping it.
     """
 
     __slots__ = ("_base", "_own", "_parent")
@@ -89,7 +89,7 @@ class ForkedList(Sequence[T]):
         self._own[place - self._base] = item
 
     def fork(self, at: int | None = None) -> ForkedList[T]:
-        """Return a list that continues from here, or from an earlier place."""
+        """Return a list that continues from the end, or from an earlier position."""
         return ForkedList(self, at)
 
     def __len__(self) -> int:
@@ -133,7 +133,7 @@ class ForkedList(Sequence[T]):
 
 
 class Fold:
-    """Messages and decisions of a path, or of a part of it that leads to its head."""
+    """The messages and decisions of a path, or of its last part up to the head."""
 
     def __init__(
         self,
@@ -143,9 +143,9 @@ class Fold:
         *,
         whole: bool = True,
     ) -> None:
-        """Fold into these lists; with a base, which they are forks of, continue from it.
+        """Fold into these lists; with a base, they are forks of its lists and the fold continues from it.
 
-        `whole` is False if entries before the first are not folded in.
+        `whole` is False if the path has earlier entries that are not folded in.
         """
         self._whole = whole
         self.messages: GrowingList[Message] = [] if messages is None else messages
@@ -156,17 +156,17 @@ class Fold:
         self.started: frozenset[CallId] = base.started if base else frozenset()
         self.paused: bool = base.paused if base else False
         self.calibration: dict[str, Any] = base.calibration if base else {}
-        # Forks share the next two: ids are never used twice, and a fork has the same messages before it.
+        # Forks share the next two: ids are never reused, and a fork has the same messages before it.
         self._answers: set[MessageId] = base._answers if base else set()
         self._messages_before: dict[str, int] = base._messages_before if base else {}
         self._holding = list[Decision]()
         self._in_force = tuple[Decision, ...]()
         self._held = 0
         self.recalled: int = base.recalled if base else 0
-        """The number of leading messages that are from before the part that is folded: prompts, questions."""
+        """The number of leading messages from before the folded part: prompts, questions."""
 
     def add(self, entry: Entry) -> Message | None:
-        """Fold the next entry in; return the message that it is shown as, if it is shown as one."""
+        """Fold in the next entry; return the message that shows it, if any."""
         match entry:
             case Message():
                 self.paused = False
@@ -180,7 +180,7 @@ class Fold:
             case Bootstrap(text=text):
                 self.bootstrap = text
             case Started(calls=calls):
-                self.started = frozenset(calls)  # those of one batch; an earlier batch is answered by now
+                self.started = frozenset(calls)  # of one batch; earlier batches are answered by now
             case ModelChange():
                 self.model = entry
             case Answer():
@@ -197,13 +197,13 @@ class Fold:
 
     @property
     def holding(self) -> list[Decision]:
-        """The decisions that hold: none that was reverted, nor what was decided on top of it."""
+        """The decisions that hold: neither reverted nor made on top of a reverted one."""
         self._update()
         return self._holding
 
     @property
     def in_force(self) -> tuple[Decision, ...]:
-        """The decisions that windows are made under: the newest cut, what it carries, what came after it."""
+        """The decisions that windows are made under: the newest cut, what it carries, and what follows it."""
         self._update()
         return self._in_force
 
@@ -228,12 +228,12 @@ class Fold:
         return next((one for one in written if one.cut == cut.id), None)
 
     def summary_of(self, cut: Cut | None) -> str:
-        """Return the text in place of what a cut covers: a model's if there is one, else the digest."""
+        """Return the text that replaces what a cut covers: a model's summary if any, else the digest."""
         summary = self.model_summary(cut) if cut else None
         return summary.shown if summary else cut.summary if cut else ""
 
     def place_of(self, id: str) -> int | None:
-        """Return the place of a message among the messages, by an id under which a window shows it."""
+        """Return the index of the message that a window shows under this id."""
         for matches in (lambda message: message.id == id, lambda message: is_shown_as(message, id)):
             for back, message in enumerate(reversed(self.messages), start=1):
                 if matches(message):
@@ -241,10 +241,10 @@ class Fold:
         return None
 
     def first_kept(self, cut: Cut) -> int:
-        """Return the place of the first message that a cut kept; 0 if it is before the part that is folded.
+        """Return the index of the first message that a cut keeps; 0 if it is before the folded part.
 
-        A cut that kept nothing keeps what comes after the last message that it covers. A clearing, and a cut
-        that covers no message of this log, keep what comes after themselves.
+        A cut that kept nothing keeps what comes after the last message that it covers. A clearing, or a cut
+        that covers no message of this log, keeps what comes after the cut itself.
         """
         if cut.kept_from is not None:
             return self.place_of(cut.kept_from) or 0
@@ -255,23 +255,23 @@ class Fold:
         return self._messages_before.get(cut.id, 0) if is_clearing or self._whole else 0
 
     def archiving(self, cut: Cut) -> Cut:
-        """Return a cut that is about to be written, with the last message that is archived after it."""
+        """Return a cut that is about to be written, with the last message that is archived once it is."""
         if not cut.covers[1] or cut.asked.get("operation") == "clear":
             return cut
         end = max(self._archived_before(cut), self.first_kept(cut))
         return structs.replace(cut, archived_to=self.messages[end - 1].id if end else None)
 
     def evicted(self, cut: Cut) -> tuple[str, str] | None:
-        """Return the ids of the first and the last message to archive with a cut; None if all of them are."""
+        """Return the ids of the first and last message to archive with a cut; None if all are archived."""
         first, last = self._archived_before(cut), self._place(cut.archived_to)
         if last is None or first > last:
             return None
         return self.messages[first].id, self.messages[last].id
 
     def _archived_before(self, cut: Cut) -> int:
-        """Return the place after the last message that was archived when a cut was made.
+        """Return the index after the last message that was archived when a cut was made.
 
-        A compaction that was undone has archived what it covered; a clearing that was undone has not.
+        An undone compaction has archived what it covered; an undone clearing has not.
         """
         reverted = {one.cut for one in self.decisions if isinstance(one, Revert)}
         for one in reversed(list(takewhile(lambda one: one is not cut, self.decisions))):
@@ -281,17 +281,17 @@ class Fold:
         return next((place for place, one in enumerate(self.messages) if one.role != "system"), 0)
 
     def _place(self, id: MessageId | None) -> int | None:
-        """Return the place of a message by its own id."""
+        """Return the index of the message with this id."""
         places = enumerate(reversed(self.messages), start=1)
         return next((len(self.messages) - back for back, one in places if one.id == id), None) if id else None
 
     @property
     def open_calls(self) -> list[ToolCallRequest]:
-        """The calls that are under way; none once the user has spoken instead."""
+        """The calls that await a result; none once the user has sent a message instead."""
         return open_calls(self.messages)
 
     def known_calls(self, messages: Sequence[Message]) -> KnownCalls:
-        """Return the calls that messages refer to, with their results; it looks back as far as needed."""
+        """Return the calls that messages refer to, with their results, looking back only as far as needed."""
         known = KnownCalls()
         for message in reversed(self.messages):
             if message.id not in self._answers:
@@ -314,27 +314,27 @@ def open_calls(messages: Reversible[Message]) -> list[ToolCallRequest]:
 
 
 class Loaded:
-    """Messages and decisions of a path, from some entry on to its head."""
+    """The messages and decisions of a path from a given entry to its head."""
 
     def __init__(self, path: Sequence[Span], *, first: int) -> None:
         self.path = list(path)
         self.first = first
         self.head = Position(path[0].branch if path else 0, first - 1)
-        self.at_head = ""  # id of the entry there, as far as it is known
-        self.active = 0  # when the session was last active, as of then
+        self.at_head = ""  # id of the entry at the head, if it is known
+        self.active = 0  # when the session was last active, as of the load
         self.messages = list[Message]()
         self.decisions = list[Decision]()
         self.fold = Fold(self.messages, self.decisions, whole=self.whole)
         self.places = dict[str, int]()
-        self._held = set[str]()  # cuts that everything is loaded for
+        self._held = set[str]()  # cuts for which everything is loaded
         self.damaged = list[Row]()
         self.counts = list[tuple[int, int]]()  # stored tokens and bytes of each message
-        self.counted_from = 0  # before this message, counts are in another counter than the one in force
+        self.counted_from = 0  # counts before this message come from another counter than the one in force
         self.bytes = 0
 
     @property
     def whole(self) -> bool:
-        """Whether it begins at the root."""
+        """True if it begins at the root."""
         return self.first <= 1
 
     @property
@@ -343,7 +343,7 @@ class Loaded:
         return self.fold.cut
 
     def holds(self, cut: Cut) -> bool:
-        """Return True if everything is loaded that a cut keeps."""
+        """Return True if everything that a cut keeps is loaded."""
         if self.whole or cut.id in self._held:
             return True
         first = self.fold.place_of(cut.kept_from or cut.covers[1])
@@ -356,20 +356,20 @@ class Loaded:
         return False
 
     def kept_place(self, cut: Cut) -> int:
-        """Return the place of the first message that a cut kept; 0 if it is the first that is loaded."""
+        """Return the index of the first message that a cut keeps; 0 if that is the first one loaded."""
         return self.fold.first_kept(cut)
 
     def summary_of(self, cut: Cut | None) -> str:
-        """Return the text in place of what a cut covers."""
+        """Return the text that replaces what a cut covers."""
         return self.fold.summary_of(cut)
 
     def add(self, row: Row, entry: Entry | None) -> None:
-        """Fold the next row in, given its entry; none where it is damaged."""
+        """Fold in the next row with its entry, which is None if the row is damaged."""
         self.head, self.at_head = Position(row.branch, row.seq), row.id
         self.recall(row, entry)
 
     def extend(self, rows: Sequence[Row], entries: Sequence[Entry | None]) -> None:
-        """Fold the next rows in, as adding one after the other would; most are messages."""
+        """Fold in the next rows, as adding them one by one would; most are messages."""
         for row, entry in zip(rows, entries, strict=True):
             if type(entry) is Message:
                 self.fold.add(entry)
@@ -380,25 +380,25 @@ class Loaded:
             self.head, self.at_head = Position(rows[-1].branch, rows[-1].seq), rows[-1].id
 
     def recall(self, row: Row, entry: Entry | None) -> None:
-        """Fold in a row from before the part that is loaded."""
+        """Fold in a row from before the loaded part."""
         if entry is None:
             self.damaged.append(row)
         else:
             self._fold(entry, row.tokens, len(row.body))
 
     def start(self) -> None:
-        """Begin with the part that is loaded; under a model, what was recalled may be counted otherwise."""
+        """Begin the loaded part; with a model set, recalled messages may be counted differently."""
         self.fold.recalled = len(self.messages)
         self.counted_from = len(self.counts) if self.fold.model else 0
 
     def grow(self, entries: Sequence[tuple[Entry, int, int]], head: Position, at_head: str = "") -> None:
-        """Fold entries in that were just written, each with its tokens and bytes."""
+        """Fold in entries that were just written, each with its tokens and bytes."""
         self.head, self.at_head = head, at_head
         for entry, tokens, size in entries:
             self._fold(entry, tokens, size)
 
     def tokens_of(self, id: str) -> int | None:
-        """Return the stored token count of a message; None if it is in another counter than the current."""
+        """Return the stored token count of a message; None if another counter made it."""
         place = self.places[id]
         return self.counts[place][0] if place >= self.counted_from else None
 

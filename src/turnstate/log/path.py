@@ -1,15 +1,14 @@
 """Paths: reading the entries from the root of a session to a head.
 
-A path is a list of spans, runs of entries on branches, the newest first. Sequence numbers continue over a
-fork, so a number identifies a place on a path whatever branches it crosses. Most paths are one span.
+A path is a list of spans (runs of entries on a branch), newest first. Sequence numbers continue across
+forks, so a number identifies a position on a path whatever branches it crosses. Most paths are one span.
 
 Everything that reads a log goes through here: walking a path page by page, decoding rows, and finding the
-newest cut that holds. A damaged row has no entry; `Damage` collects such rows, so that the user hears of
-them.
+newest cut that holds. A damaged row has no entry; `Damage` collects such rows and reports them to the user.
 
-`load` reads the part that windows are made of. The newest cut carries those that may serve other limits, so
-opening a long session reads one cut and what is kept by those that serve the limit; it reads from the root if
-none does.
+`load` reads the part that windows are made of. The newest cut carries the cuts that may serve other limits,
+so opening a long session reads one cut and the messages that the cuts serving the limit keep. If no cut
+serves the limit, it reads from the root.
 """
 
 from __future__ import annotations
@@ -56,22 +55,22 @@ __all__ = [
 ]
 
 PAGE = 1_000
-"""Rows of one read."""
+"""The most rows of one read."""
 
 END = (1 << 31) - 1
-"""A sequence number that no entry reaches, on any store."""
+"""A sequence number that no entry reaches in any store."""
 
 CUTS = ("cut", "compaction", "revert")
 """The kinds of entries that decide which cut holds."""
 
 HEADS = ("prompt", "bootstrap", "model", "usage")
-"""The kinds of entries of which the newest is in force, wherever it is."""
+"""The kinds of entries whose newest one is in force, wherever it is on the path."""
 
 _SHOWN = (MESSAGE, "answer")
 
 
 def spans(branches: Iterable[BranchRow], head: Position) -> list[Span]:
-    """Return the runs of entries that lead to a head, the newest first."""
+    """Return the runs of entries that lead to a head, newest first."""
     known = {branch.id: branch for branch in branches}
     path, at, last = list[Span](), known.get(head.branch), head.seq
     while at is not None:
@@ -83,20 +82,20 @@ def spans(branches: Iterable[BranchRow], head: Position) -> list[Span]:
 
 
 def between(path: Sequence[Span], first: int, last: int) -> list[Span]:
-    """Return the part of a path from one number to another, both included, the newest span first."""
+    """Return the part of a path from one number to another, inclusive, newest span first."""
     clipped = (Span(span.branch, max(span.first, first), min(span.last, last)) for span in path)
     return [span for span in clipped if span.first <= span.last]
 
 
 async def path_to(log: Reads, at: Address, head: Position) -> list[Span]:
-    """Return the spans that lead to a head, the newest first."""
-    if head.branch == 1:  # the first root has no parent: its branches need not be read
+    """Return the spans that lead to a head, newest first."""
+    if head.branch == 1:  # the first root has no parent, so there is no need to read the branches
         return [Span(1, 1, head.seq)] if head.seq else []
     return spans(await log.branches(at), head)
 
 
 async def tip(log: Reads, at: Address, branch: BranchRow) -> Position:
-    """Return the last entry of a branch, or the one that it forked after."""
+    """Return the position of the last entry of a branch, or of the entry that it forked after."""
     own = Span(branch.id, branch.fork_seq + 1, END)
     rows = await log.read(at, own, limit=1, newest=True)
     return Position(branch.id, rows[0].seq if rows else branch.fork_seq)
@@ -105,7 +104,7 @@ async def tip(log: Reads, at: Address, branch: BranchRow) -> Position:
 async def rows_forwards(
     log: Reads, at: Address, path: Sequence[Span], *, page: int = PAGE, kinds: Sequence[str] | None = None
 ) -> AsyncGenerator[Row, None]:
-    """Walk a path from its root to its head, page by page; a page may be smaller if few rows are wanted."""
+    """Yield the rows of a path from its root to its head; pass a smaller page if few rows are wanted."""
     for span in reversed(path):
         first = span.first
         while first <= span.last:
@@ -120,7 +119,7 @@ async def rows_forwards(
 async def rows_backwards(
     log: Reads, at: Address, path: Sequence[Span], *, page: int = PAGE
 ) -> AsyncGenerator[Row, None]:
-    """Walk a path from its head to its root; a page may be smaller if few rows are wanted."""
+    """Yield the rows of a path from its head to its root; pass a smaller page if few rows are wanted."""
     async for rows in pages_backwards(log, at, path, page=page):
         for row in reversed(rows):
             yield row
@@ -129,7 +128,7 @@ async def rows_backwards(
 async def pages_backwards(
     log: Reads, at: Address, path: Sequence[Span], *, page: int = PAGE
 ) -> AsyncGenerator[list[Row], None]:
-    """Yield the rows of a path from its head to its root, page by page, those of each in order."""
+    """Yield pages of rows from the head of a path to its root; rows within a page are in log order."""
     for span in path:
         last = span.last
         while last >= span.first:
@@ -143,7 +142,7 @@ async def pages_backwards(
 async def cut_in_force(
     log: Reads, at: Address, path: Sequence[Span], newest: Mapping[str, Row] | None = None
 ) -> Row | None:
-    """Return the newest cut of a path that was not reverted; `newest` saves a read if it is known."""
+    """Return the newest cut of a path that was not reverted; passing `newest` saves a read."""
     marks = await log.newest(at, path, CUTS) if newest is None else newest
     row = max((marks[kind] for kind in CUTS if kind in marks), key=lambda one: one.seq, default=None)
     entry = await read_entry(row) if row and row.kind == "revert" else None
@@ -165,7 +164,7 @@ def entry_of(row: Row) -> Entry | None:
 
 
 async def entries_of(rows: Sequence[Row]) -> list[Entry | None]:
-    """Return the entries of rows, None for a damaged one; many bytes are decoded in a thread."""
+    """Return the entries of rows, None for damaged rows; large inputs are decoded in a thread."""
     if sum(len(row.body) for row in rows) > SMALL:
         return await off_loop(lambda: list(map(entry_of, rows)), large=True)
     return list(map(entry_of, rows))
@@ -177,7 +176,7 @@ async def read_entry(row: Row) -> Entry | None:
 
 
 def message_of(row: Row) -> Message | None:
-    """Return the message of a row; None if it is another entry, or damaged."""
+    """Return the message of a row; None if it holds another kind of entry or is damaged."""
     entry = entry_of(row) if row.kind == MESSAGE else None
     return entry if isinstance(entry, Message) else None
 
@@ -189,14 +188,14 @@ async def messages_of(rows: Sequence[Row]) -> list[Message]:
 
 
 async def shown_messages(rows: Sequence[Row]) -> list[Message]:
-    """Return the messages among rows, and those that answers of the core are shown as."""
+    """Return the messages among rows, including the tool messages that show answers of the core."""
     entries = await entries_of([row for row in rows if row.kind in _SHOWN])
     shown = (entry.message if isinstance(entry, Answer) else entry for entry in entries)
     return [message for message in shown if isinstance(message, Message)]
 
 
 class Damage:
-    """The places of entries that are lost, and of those that an index no longer leads to.
+    """The positions of entries that are lost, and of entries that an index no longer leads to.
 
     An entry that is read intact later, after a repair, is no longer reported.
     """
@@ -215,7 +214,7 @@ class Damage:
                 self.recovered.discard(Position(row.branch, row.seq))
 
     def notices(self, undecoded: Iterable[Row] = ()) -> list[str]:
-        """Return the notices for the user; intact entries that cannot be decoded count as lost, too."""
+        """Return the notices for the user; intact entries that cannot be decoded also count as lost."""
         lost = self.lost | {Position(row.branch, row.seq) for row in undecoded}
         notices = list[str]()
         if lost:
@@ -229,7 +228,7 @@ class Damage:
 
 
 class WatchedReads:
-    """Reads a log, and records the damaged rows."""
+    """Reads a log and records its damaged rows."""
 
     def __init__(self, log: Reads, damage: Damage) -> None:
         self._reads, self._damage = log, damage
@@ -243,7 +242,7 @@ class WatchedReads:
         newest: bool = False,
         kinds: Sequence[str] | None = None,
     ) -> list[Row]:
-        """Return a run of entries in order; with a limit the first ones, or the newest."""
+        """Return a run of entries in order; with a limit, only the first or the newest ones."""
         rows = await self._reads.read(at, span, limit=limit, newest=newest, kinds=kinds)
         self._damage.check(rows)
         return rows
@@ -255,7 +254,7 @@ class WatchedReads:
         return rows
 
     async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-        """Return the newest entry of each kind on a path, whose newest span comes first."""
+        """Return the newest entry of each kind on a path; the newest span comes first."""
         found = await self._reads.newest(at, spans, kinds)
         self._damage.check(found.values())
         return found
@@ -266,14 +265,14 @@ class WatchedReads:
 
 
 class WatchedLog(WatchedReads):
-    """A log whose damaged rows are recorded while it is read."""
+    """A log that records damaged rows while it is read."""
 
     def __init__(self, log: Log, damage: Damage) -> None:
         super().__init__(log, damage)
         self._log = log
 
     async def commit(self, change: Change) -> Receipt:
-        """Commit a change as a whole, or raise the first check that fails and change nothing."""
+        """Commit a change atomically; if a check fails, raise its error and change nothing."""
         return await self._log.commit(change)
 
     async def search(
@@ -290,16 +289,16 @@ class WatchedLog(WatchedReads):
         return await self._log.search(tenant, words, user=user, session=session, before=before, limit=limit)
 
 
-# Loading: from what the cuts that serve a limit have kept, or from the root if none does.
+# Loading: from the first message that a cut serving the limit keeps, or from the root if no cut serves it.
 
-_FEW = 4  # rows of a read that looks for leading system messages
+_FEW = 4  # rows per read when looking for leading system messages
 
 Serving = Callable[[Sequence[Decision]], list[Cut]]
-"""Returns which cuts of those in force a window may be made from; none if everything is needed."""
+"""Returns the cuts in force that a window may be made from; none if everything is needed."""
 
 
 async def load(log: Reads, row: SessionRow, serving: Serving | None = None) -> Loaded:
-    """Load a path for windows from the cuts that `serving` returns; by default from its newest cut on."""
+    """Load the part of a path that the cuts from `serving` need; by default, from the newest cut on."""
     path = await path_to(log, row.address, row.head)
     marks = await log.newest(row.address, path, (*CUTS, *HEADS))
     mark = await cut_in_force(log, row.address, path, marks)
@@ -320,7 +319,7 @@ async def load(log: Reads, row: SessionRow, serving: Serving | None = None) -> L
 
 
 async def leading(log: Reads, at: Address, path: Sequence[Span], end: int) -> list[Row]:
-    """Return the system messages that a conversation begins with, if they are before the part to load."""
+    """Return the leading system messages of a conversation that are before the part to load."""
     found, limit = list[Row](), 1
     for span in reversed(between(path, 1, end - 1)):
         place = span.first
@@ -330,14 +329,14 @@ async def leading(log: Reads, at: Address, path: Sequence[Span], end: int) -> li
                     if message.role != "system":
                         return found
                     found.append(row)
-            place, limit = rows[-1].seq + 1, _FEW - 1  # with the first, as many as are read ahead
+            place, limit = rows[-1].seq + 1, _FEW - 1  # with the first row, that makes a whole read
     return found
 
 
 async def _start(
     log: Reads, at: Address, path: Sequence[Span], mark: Row | None, serving: Serving | None
 ) -> tuple[list[Row], int]:
-    """Return the messages that usable cuts pinned, and where to begin to read: without a cut, at the root."""
+    """Return the messages that usable cuts pinned, and where to start reading: at the root without a cut."""
     newest = await read_entry(mark) if mark else None
     if mark is None or not isinstance(newest, Cut):
         return [], 1
@@ -362,7 +361,7 @@ async def _start(
 async def _first_kept(
     log: Reads, at: Address, path: Sequence[Span], cut: Cut, found: Mapping[str, Row]
 ) -> int | None:
-    """Return the number of the first entry that a cut kept; None if it is not to be found."""
+    """Return the number of the first entry that a cut kept; None if it cannot be found."""
     if cut.kept_from is None:
         last = found.get(cut.covers[1]) if cut.asked.get("operation") != "clear" else None
         return last.seq + 1 if last else None
@@ -373,7 +372,7 @@ async def _first_kept(
 
 
 async def _late_results(log: Reads, at: Address, path: Sequence[Span], cut: Cut) -> Row | None:
-    """Return the late results that a cut kept first: they are shown as a note, which has an id of its own."""
+    """Return the late results that a cut kept first; they are shown as a note with its own id."""
     async for row in rows_backwards(log, at, path):
         for message in await messages_of([row]):
             if cut.kept_from and is_shown_as(message, cut.kept_from):

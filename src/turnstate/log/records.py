@@ -1,15 +1,14 @@
 """What a session writes: records of its entries, and parcels for the memory engine.
 
-Records are entries made ready for a store, encoded and counted once.
-A message is counted as it will be sent, a long one after reduction, in the counter of the model that is in
-force at its place: that of the newest change of model before it, or the session's own. The digest of a
-request leaves out what changes when a message is built again, such as id and timestamp, so that a retry is
-recognized.
+Records are entries ready for a store, encoded and counted once. A message is counted as it will be sent
+(a long one after reduction), with the counter in force at its position: the one of the newest model change
+before it, or else the session's own. The digest of a request omits what changes when a message is built
+again, such as its id and timestamp, so a retry is recognized.
 
-A parcel is small. It names a place in the log, which is never rewritten, and whoever delivers it reads
-the messages there; so ending a session costs the same however long it was. The id says what happened
-(this epoch of this session ended here, this cut was made), so the same event is one parcel however
-often it is put in, and the id serves the engine as the idempotency key.
+A parcel is small. It names a position in the log, which is never rewritten, and the worker that delivers it
+reads the messages there, so ending a session takes the same time however long it was. The id identifies the
+event (this epoch of this session ended here, this cut was made). So the same event is one parcel however
+often it is enqueued, and the engine uses the id as the idempotency key.
 """
 
 from __future__ import annotations
@@ -57,11 +56,11 @@ __all__ = [
 ]
 
 _encoder = msgspec.json.Encoder(order="sorted")
-_ONE_IN = 16  # entries that a sample recounts
+_ONE_IN = 16  # a sample recounts one in this many entries
 
 
 def counter_of(model: ModelChange) -> Counter:
-    """Return the counter that is in force under a model."""
+    """Return the counter of a model."""
     try:
         return counter(model.counter)
     except UnknownName:
@@ -74,10 +73,10 @@ def counter_of(model: ModelChange) -> Counter:
 async def records(
     entries: Sequence[Entry], counter: Counter, policy: Policy, *, large: bool | None = None
 ) -> tuple[Record, ...]:
-    """Return entries as records, encoded and counted; large ones are worked on in a thread.
+    """Return entries as records, encoded and counted; large entries are processed in a thread.
 
-    The counter is the one in force before them; a change of model among them changes it. `large` says what a
-    caller knows already.
+    `counter` is the one in force before the entries; a model change among them switches it. Pass `large` if
+    the size is already known.
     """
     if large is None:
         large = exceeds(INLINE, *entries)
@@ -112,7 +111,7 @@ def _records(
 
 
 def _record(entry: Entry, body: bytes, counter: Counter, policy: Policy) -> Record:
-    """Return the record of what is not a short message."""
+    """Return the record of any entry other than a short message."""
     if isinstance(entry, Answer) and (shown := entry.message):
         tokens = message_tokens(shown, counter)
         return Record(id=shown.id, kind=kind_of(entry), body=body, tokens=tokens)
@@ -129,9 +128,9 @@ def _record(entry: Entry, body: bytes, counter: Counter, policy: Policy) -> Reco
 def recount(name: str, kind: str, body: bytes, tokens: int) -> int | None:
     """Return the token count of an entry if the stored one is wrong.
 
-    Only messages and answers that are shown as one are judged: windows do not use other counts. A long
-    tool message is not judged either: its stored count depends on how it was reduced, and no window relies
-    on it. Entries that cannot be read and unknown counters are reported by other checks.
+    Only messages, and answers shown as messages, are checked: windows do not use other counts. A long tool
+    message is not checked either: its stored count depends on how it was reduced, and no window relies on it.
+    Other checks report unreadable entries and unknown counters.
     """
     try:
         entry = decode_entry(kind, body)
@@ -147,13 +146,13 @@ def recount(name: str, kind: str, body: bytes, tokens: int) -> int | None:
 
 
 def sampled_recount(name: str, kind: str, body: bytes, tokens: int) -> int | None:
-    """Do the same for a fixed sample of the entries, and for all counts that are impossible."""
+    """Recount a fixed sample of the entries, and every message whose count is impossible."""
     is_odd = kind == "message" and not 0 < tokens <= len(body)
     return recount(name, kind, body, tokens) if is_odd or zlib.crc32(body) % _ONE_IN == 0 else None
 
 
 def digest(messages: Iterable[Message]) -> bytes:
-    """Return a digest of the content of a request, which tells it from others."""
+    """Return a digest of a request's content that distinguishes it from other requests."""
     summed, own = hashlib.blake2b(digest_size=16), dict[str, str]()
     for message in messages:
         own |= {call.id: f"{len(own) + place}" for place, call in enumerate(message.tool_calls)}
@@ -164,10 +163,10 @@ def digest(messages: Iterable[Message]) -> bytes:
 
 
 def _content(plain: dict[str, Any], own: dict[str, str]) -> dict[str, Any]:
-    """Leave out what changes when a message is built again: its id, its time, the ids of its calls.
+    """Omit what changes when a message is built again: its id, its time, and the ids of its calls.
 
-    A result of a call in the same request names the call by its place; so does one that names its call by an
-    id which was derived from a document, since that depends on what else the document holds.
+    A result of a call in the same request refers to the call by its position. So does a result whose call id
+    was derived from a document, since such an id depends on the rest of the document.
     """
     content = {key: value for key, value in plain.items() if key not in ("id", "timestamp")}
     if calls := content.get("tool_calls"):
@@ -188,16 +187,16 @@ def _content(plain: dict[str, Any], own: dict[str, str]) -> dict[str, Any]:
 # Parcels: what a session leaves for the memory engine, written in the change that makes it due.
 
 VERSION = 1
-"""Of the bodies; a newer one waits in the outbox for a newer worker."""
+"""The version of parcel bodies; a parcel with a newer version waits in the outbox for a newer worker."""
 
 INGEST = "ingest"
 ARCHIVE = "archive"
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """An epoch ended with the entry ``last``, which is at (``branch``, ``seq``).
+    """An epoch that ended with the entry ``last``, which is at (``branch``, ``seq``).
 
-    Times are milliseconds of the clock that the session was kept by.
+    Times are in milliseconds, by the clock of the session.
     """
 
     kind: ClassVar[str] = INGEST
@@ -223,10 +222,10 @@ class Ending(Struct, frozen=True, kw_only=True):
 
 
 class Eviction(Struct, frozen=True, kw_only=True):
-    """A cut took the messages from ``first`` to ``last`` out of the window.
+    """A cut that removed the messages from ``first`` to ``last`` from the window.
 
-    ``branch`` and ``seq`` are a place on the path after them, such as the cut's own. ``first`` is best
-    the first message that the cut before had kept: earlier ones have a parcel of their own.
+    ``branch`` and ``seq`` are a position on the path after them, such as the cut's own. ``first`` should be
+    the first message that the previous cut kept: earlier messages have their own parcels.
     """
 
     kind: ClassVar[str] = ARCHIVE
@@ -242,7 +241,7 @@ class Eviction(Struct, frozen=True, kw_only=True):
 
     @property
     def head(self) -> Position:
-        """A place on the path after the messages."""
+        """A position on the path after the messages."""
         return Position(self.branch, self.seq)
 
     def parcel(self, at: Address, *, due: int) -> Parcel:
@@ -253,9 +252,9 @@ class Eviction(Struct, frozen=True, kw_only=True):
 def eviction(
     fold: Fold, cut: Cut, at: Address, *, epoch: int, after: Position, due: int
 ) -> tuple[Parcel, ...]:
-    """Return the parcel of what leaves with a cut and is in no parcel yet; none if there is nothing.
+    """Return the parcel of the messages that leave with a cut and are in no parcel yet, if any.
 
-    `after` is a place on the path after it.
+    `after` is a position on the path after those messages.
     """
     found = fold.evicted(cut)
     if found is None:
@@ -279,7 +278,7 @@ _KINDS: dict[str, type[Contents]] = {INGEST: Ending, ARCHIVE: Eviction}
 
 
 def contents(parcel: Parcel) -> Contents:
-    """Unwrap a parcel; one that a newer Turnstate wrapped is refused."""
+    """Unwrap a parcel; raise an error if a newer Turnstate wrapped it."""
     kind = _KINDS.get(parcel.kind)
     if kind is None:
         raise UnknownName(f"parcel {parcel.id} is of an unknown kind {parcel.kind!r:.40}; update Turnstate")

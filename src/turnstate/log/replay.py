@@ -1,12 +1,13 @@
-"""Requests, replayed: what each request of a path contained, by the decisions that its log records.
+"""Replays the requests of a path: what each one contained, according to the decisions in its log.
 
 Every assistant message answered a request. The request consisted of the messages before it, under the
-decisions recorded by then, so it can be made again without a model and without asking anyone. Its budget is
-the one that was recorded with its usage; else that of the newest decision before it, or of the first one.
-What the log does not record is not in it: tools, sticky files and recalled memory that a caller passed along.
+decisions recorded by then, so it can be rebuilt without a model and without asking anyone. Its budget is the
+one recorded with its usage; or else the budget of the newest decision before it, or of the first decision.
+A replayed request lacks what the log does not record: tools, sticky files and recalled memory that the caller
+passed along.
 
-Most requests only add to the one before, and their tokens follow from a sum. A whole window is made where
-decisions or the prompt changed, and for the last requests if their reuse by a prompt cache is wanted.
+Most requests only extend the previous one, and their token count is a sum. A whole window is built only where
+decisions or the prompt changed, and for the last requests if their prompt-cache reuse is wanted.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ PathEntry = tuple[Row, Entry | None]
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A request: the reply that it got, its tokens, and the leading ones that it shared with the one before.
+    """A request: its reply, its tokens, and the leading tokens that it shares with the previous request.
 
-    ``reused`` is None if it was not worked out. ``decided`` has what was recorded since the request before.
-    ``reported`` is the usage that the provider reported, which the replay does not depend on.
+    ``reused`` is None if it was not computed. ``decided`` holds the decisions recorded since the previous
+    request. ``reported`` is the usage that the provider reported; the replay does not depend on it.
     """
 
     seq: int
@@ -57,7 +58,7 @@ def replayed(
     limit: int | None = None,
     last: int | None = None,
 ) -> list[Request]:
-    """Return the requests of a path in order; or the last ones, with what a prompt cache could reuse.
+    """Return the requests of a path in order, or the last ones with what a prompt cache could reuse.
 
     `limit` is the budget of requests before the first recorded decision, if it is known.
     """
@@ -67,7 +68,7 @@ def replayed(
     if not wanted:
         return []
     first = replies[max(0, len(replies) - len(wanted) - 1)]
-    places = {place for place in replies if place >= first}  # one more: the others are compared with it
+    places = {place for place in replies if place >= first}  # one more, to compare the others with
     replay, requests = _Replay(counter, policy, _first_limit(path) or limit), list[Request]()
     for place, (row, entry) in enumerate(path):
         if place in places and isinstance(entry, Message):
@@ -92,7 +93,7 @@ def replayed(
 
 
 def _replies(path: Sequence[PathEntry]) -> list[int]:
-    """Return the places of the assistant messages that answered a request; a run of them is one answer."""
+    """Return the indices of the assistant messages that answered a request; a run of them is one answer."""
     places, speaking = list[int](), False
     for place, (_, entry) in enumerate(path):
         if isinstance(entry, Message) and entry.role != "system":
@@ -103,13 +104,13 @@ def _replies(path: Sequence[PathEntry]) -> list[int]:
 
 
 def _limit_of(entry: Entry | None) -> int:
-    """Return the budget that a decision was made under; 0 if it had none."""
+    """Return the limit that a decision was made under; 0 if it had none."""
     limit = entry.limit if isinstance(entry, Cut | Mask) else 0
     return limit if limit < Budget.UNLIMITED.limit else 0
 
 
 def _limit_sent(path: Sequence[PathEntry], place: int) -> int:
-    """Return the limit that was recorded with the usage of the request that a reply answered, or 0."""
+    """Return the limit recorded with the usage of the request that a reply answered, or 0."""
     after = path[place + 1][1] if place + 1 < len(path) else None
     return after.limit if isinstance(after, Usage) else 0
 
@@ -126,10 +127,10 @@ class _Replay:
         self._counter, self.limit = counter, limit
         self._fold = Fold()
         self._sizes = list[tuple[int, int]]()  # stored tokens and bytes of each message
-        self._counted_from = 0  # before this message, stored counts are in another counter
+        self._counted_from = 0  # stored counts before this message come from another counter
         self._live = LiveWindow(counter, policy, stored=True)
-        self._settled = False  # whether the live window has the limit and the decisions of now
-        self._shown: Window | None = None  # under the decisions and the head of now
+        self._settled = False  # True if the live window has the current limit and decisions
+        self._shown: Window | None = None  # under the current decisions and head
         self._sent = dict[str, Window]()  # the last window from each cut, the newest last
         self._new = list[Decision]()
 
@@ -146,7 +147,7 @@ class _Replay:
             self.limit = _limit_of(entry) or self.limit
 
     def use(self, limit: int) -> None:
-        """Make the next request under this limit, if there is one."""
+        """Use this limit for the next request, unless it is 0."""
         if limit and limit != self.limit:
             self.limit, self._shown, self._settled = limit, None, False
 
@@ -156,7 +157,7 @@ class _Replay:
         return found
 
     def tokens(self) -> int:
-        """Return the tokens of a request that is made here."""
+        """Return the tokens of a request made at this point."""
         self._grow()
         window, tally = self._shown, self._live.tally
         if window is None or tally is None or window.tally is not tally or window.view.shares:
@@ -167,7 +168,7 @@ class _Replay:
         return tokens
 
     def window(self) -> Window:
-        """Return the request that is made here, compared with those before."""
+        """Return the request made at this point, compared with the earlier ones."""
         self._grow()
         shown = self._show()
         latest = next(reversed(self._sent.values()), None)
@@ -203,7 +204,7 @@ class _Replay:
             self._live.grow(messages, counts)
 
     def _recount(self) -> None:
-        """Count in the counter of the model that is in force now; earlier stored counts no longer hold."""
+        """Switch to the counter of the current model; earlier stored counts no longer hold."""
         counter = counter_of(self._fold.model) if self._fold.model else self._counter
         if counter.name != self._live.counter.name:
             self._live, self._shown, self._settled = self._live.restarted(counter), None, False

@@ -1,16 +1,16 @@
-"""Undo: which operation is the newest, by one rule for sessions and for conversation states.
+"""Undo: finds the newest operation, by one rule for sessions and for conversation states.
 
-Undo looks at the branch of the head, from its newest entry back to where the branch began:
+Undo searches the branch of the head, from its newest entry back to where the branch began:
 
-- A compaction or a clearing is taken back by a revert; what was said since stays.
-- A tangent that was left is entered again, on the branch on which it was left.
-- If neither is left, the operation that created the branch is taken back (a rewind, a fork, a restore or a
-  tangent): the head goes to the branch on which it was before.
+- A compaction or a clearing is undone by a revert; messages since then stay.
+- A tangent that was exited is entered again, on the branch on which it was exited.
+- If there is neither, the operation that created the branch (a rewind, a fork, a restore or a tangent) is
+  undone: the head returns to the branch on which it was before.
 
-What was taken back is passed over, with everything that came on top of it. Cuts of the collector are not
+Operations that are already undone are skipped, with everything on top of them. Cuts of the collector are not
 operations of the user and stay.
 
-Wherever the head goes, `LastRound` says where a path may end.
+Wherever the head goes, `LastRound` determines where a path may end.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["BRANCHING", "UNDO_KINDS", "LastRound", "UndoSearch", "Undoable"]
 T = TypeVar("T")
 
 BRANCHING = ("rewind", "fork", "tangent", "restore")
-"""The operations that create a branch and that undo takes back."""
+"""The operations that create a branch and that undo can undo."""
 
 UNDO_KINDS = ("compaction", "revert", "tangent")
-"""The kinds of entries that decide what undo takes back."""
+"""The kinds of entries that determine what undo undoes."""
 
 IMPORTED = (
     "the summary was imported, and the messages that it covers are not in this log; "
@@ -41,30 +41,30 @@ IMPORTED = (
 
 
 class Undoable(NamedTuple):
-    """A compaction, a clearing, or the exit of a tangent, and the number of its entry."""
+    """A compaction, a clearing, or a tangent exit, with the number of its entry."""
 
     number: int
     entry: Cut | Tangent
 
     @property
     def name(self) -> str:
-        """What undo says that it took back."""
+        """The name of the operation, as undo reports it."""
         if isinstance(self.entry, Tangent):
             return "tangent exit"
         return str(self.entry.asked.get("operation", "compact"))
 
 
 class UndoSearch:
-    """The search for the newest operation on a branch of a conversation, from its newest entry back.
+    """A search for the newest operation on a branch of a conversation, from its newest entry back.
 
-    ``last`` is the number of the newest entry that can still be what undo takes back.
+    ``last`` is the number of the newest entry that undo may still undo.
     """
 
     def __init__(self, id: str, last: int) -> None:
         self._id, self.last = id, last
 
     def check(self, number: int, entry: Entry | None) -> Undoable | None:
-        """Take the next older entry in; return it if it is an operation that was not undone.
+        """Check the next older entry; return it if it is an operation that was not undone.
 
         Raise `NothingToUndo` if it is an imported summary.
         """
@@ -85,12 +85,12 @@ class UndoSearch:
         return None
 
     def nothing(self, cut: Cut | None) -> NothingToUndo:
-        """Return the error for a conversation without an operation; `cut` is the cut that holds."""
+        """Return the error for a conversation with nothing to undo; `cut` is the cut that holds."""
         reason = f"; {IMPORTED}" if cut is not None and cut.imported else ""
         return NothingToUndo(f"conversation {self._id}: there is nothing to undo{reason}")
 
     def not_loaded(self) -> NothingToUndo:
-        """Return the error for a state that was not loaded back to what undo would show."""
+        """Return the error for a state that is not loaded far enough back to undo."""
         return NothingToUndo(
             f"conversation {self._id}: there is nothing to undo in the part that is loaded; "
             "commit the state, take older operations back with session.undo(), and load it again"
@@ -100,8 +100,8 @@ class UndoSearch:
 class LastRound(Generic[T]):
     """Where a path may end: after any message, but not between calls and their answers.
 
-    `add` takes the messages from the last one back, each with its place, until the round is complete: a run
-    of assistant messages and the answers after it.
+    Pass the messages to `add` from the last one back, each with its position, until the round is complete: a
+    run of assistant messages and the answers after it.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class LastRound(Generic[T]):
         self._asked = False
 
     def add(self, place: T, message: Message) -> bool:
-        """Take an earlier message in; return False if it belongs to the round before."""
+        """Add an earlier message; return False if it belongs to the previous round."""
         if message.role == "user" or (message.role == "tool" and self._asked):
             return False
         self._asked = message.role == "assistant"
@@ -122,5 +122,5 @@ class LastRound(Generic[T]):
 
     @property
     def open_from(self) -> T | None:
-        """The place of the first message of the round that calls tools, if some calls have no answer."""
+        """The position of the first message of the round that calls tools, if any call has no answer."""
         return None if self._calls <= self._answered else self._first
