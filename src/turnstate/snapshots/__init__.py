@@ -1,6 +1,6 @@
-"""Snapshots: the live queue of a session as a file, so that an agent can continue after a restart.
+"""Snapshots: the live queue of a session as a file, from which an agent continues after a restart.
 
-`Snapshots` writes, restores, lists and erases them; `SnapshotPace` says when to write.
+`Snapshots` writes, restores, lists and erases them; `SnapshotPace` decides when to write.
 """
 
 from __future__ import annotations

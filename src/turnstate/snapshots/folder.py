@@ -1,9 +1,9 @@
 """The folder of a session's snapshots: files appear whole or not at all, and links are not followed.
 
-A file is written under a temporary name, synced, and only then gets its name, which is chosen at that
-moment. Writers need no lock: no two of them touch the same file. A temporary file of a crashed writer is
-removed once it is old. The name of a folder is safe for any session id; names of files sort by the order
-in which they were written and carry a mark of this installation.
+A file is written under a temporary name, synced, and only then renamed to its final name, which is chosen
+at that moment. Writers need no lock: no two of them touch the same file. A temporary file of a crashed writer
+is removed once it is old. Folder names are safe for any session id. File names sort in the order in which the
+files were written, and carry a mark of this installation.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = [
 DAMAGED = ".damaged"
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
-_STALE_SECONDS = 3_600  # a live writer needs one or two, and writes again if its file is removed
+_STALE_SECONDS = 3_600  # a live writer needs a second or two, and retries if its file is removed
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class RefusedFile(Exception):
-    """A file is not read, since that could hang, exhaust the memory or lead elsewhere."""
+    """Raised for a file that is not read because that could hang, exhaust memory or lead elsewhere."""
 
 
 class SnapshotFolder:
@@ -74,7 +74,7 @@ class SnapshotFolder:
         return os.listdir(self._folder)
 
     def read(self, name: str, *, limit: int) -> bytes:
-        """Return the content of a regular file. Raise RefusedFile if it is larger or anything else."""
+        """Return the content of a regular file. Raise RefusedFile if it is too large or not regular."""
         self._require_file(os.stat(name, dir_fd=self._folder, follow_symlinks=False), limit)
         with open(os.open(name, _READING, dir_fd=self._folder), "rb") as file:
             self._require_file(os.fstat(file.fileno()), limit)
@@ -84,13 +84,13 @@ class SnapshotFolder:
         return data
 
     def probe(self) -> None:
-        """Write and remove a file; raise the OSError that a real one would cause."""
+        """Write and remove a file; raise the OSError that writing a snapshot would raise."""
         temporary = f".{secrets.token_hex(8)}.tmp"
         files.write_new(temporary, b"probe", folder=self._folder)
         self.remove(temporary)
 
     def add(self, data: bytes, *, name: Callable[[], str]) -> str:
-        """Add a file that is durable before it gets its name; ``name`` is called last."""
+        """Add a file that is durable before it gets its name; ``name`` is called after the write."""
         temporary = f".{secrets.token_hex(8)}.tmp"
         files.write_new(temporary, data, folder=self._folder)
         try:
@@ -120,7 +120,7 @@ class SnapshotFolder:
         return len(names)
 
     def set_aside(self, name: str) -> str:
-        """Rename a damaged file, so that it is kept and not read again; return its new name."""
+        """Rename a damaged file to keep it without reading it again; return its new name."""
         with suppress(OSError):
             os.rename(name, name + DAMAGED, src_dir_fd=self._folder, dst_dir_fd=self._folder)
             return name + DAMAGED
@@ -180,7 +180,7 @@ def newest_first(names: Iterable[str]) -> list[str]:
 
 
 def next_number(own: Iterable[str], *, now: int) -> int:
-    """Return the time in milliseconds, or more if a name of this installation has reached it."""
+    """Return the current time in milliseconds, or more if one of our own names has that number already."""
     return max([now, *(_number(name) + 1 for name in own)])
 
 

@@ -2,7 +2,7 @@
 
 A sealed snapshot is still one JSON document with the keys of the specification. The last key of its
 ``extension`` is ``"seal": {"session", "hmac", "checksum"}``. The HMAC signs every byte before it; the
-checksum covers every byte before it, including the HMAC. So damage and foreign origin are distinguished
+checksum covers every byte before it, including the HMAC. So damage and foreign origin can be told apart
 before a single byte is parsed. The signature covers the session: a snapshot of one session is foreign to
 every other.
 """
@@ -40,7 +40,7 @@ _HMAC_LENGTH, _CHECKSUM_LENGTH = (len(field) - len(b"%s") + 64 for field in (_HM
 
 
 class SealCheck(Struct, frozen=True, kw_only=True):
-    """The state of a document, and why it is not ours or not intact."""
+    """The state of a document, and the reason if it is not our own or not intact."""
 
     state: State
     reason: str = ""
@@ -60,7 +60,7 @@ def sealed(snapshot: ContextSnapshot, *, session: str, key: SigningKey) -> bytes
 
 
 def opened(data: bytes, *, session: str, key: SigningKey | None) -> SealCheck:
-    """Check a document; without a key, everything that is intact is foreign."""
+    """Check a document; without a key, every intact document is foreign."""
     tail = _TAIL.fullmatch(data[-_HMAC_LENGTH - _CHECKSUM_LENGTH :])
     if tail is None:
         return _unsealed(data)
@@ -83,7 +83,7 @@ def _unsealed(data: bytes) -> SealCheck:
 
 
 def _whole(check: SealCheck, *, session: str) -> SealCheck:
-    """Remove the seal; a snapshot that was signed for another session is foreign."""
+    """Remove the seal; a snapshot signed for another session is foreign."""
     if check.snapshot is None:
         return check
     snapshot = replace(check.snapshot, extension=_without_seal(check.snapshot))
@@ -104,7 +104,7 @@ def _read(data: bytes, *, foreign: str = "") -> SealCheck:
 
 
 def _check_readable(snapshot: ContextSnapshot) -> None:
-    """Raise InputError for what would not be read back unchanged; messages are checked already."""
+    """Raise InputError if the snapshot would not be read back unchanged; messages are checked already."""
     strict_json.check(snapshot.extension, at="$.extension")
     strict_json.check(snapshot.summary, at="$.summary")
     ContextSnapshot.from_json(replace(snapshot, messages=()).to_json())

@@ -1,8 +1,8 @@
-"""Snapshots of sessions as files: written whole, verified when read, trusted only if they are ours.
+"""Snapshots of sessions as files: written whole, verified when read, trusted only if they are our own.
 
-Each session has its own folder with its newest three. A snapshot is durable when `write` returns, and
-only then are older ones removed. `restore` returns the newest usable one. Everything blocks: call it from
-a thread if an event loop must stay free. Threads and processes may write and restore at the same time.
+Each session has its own folder with its newest three snapshots. A snapshot is durable when `write` returns;
+older ones are removed only after it is durable. `restore` returns the newest usable one. All methods block:
+call them from a thread to keep an event loop free. Threads and processes may write and restore concurrently.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RestoredSnapshot(Struct, frozen=True, kw_only=True):
 
 
 def disarmed(snapshot: ContextSnapshot) -> tuple[ContextSnapshot, tuple[str, ...]]:
-    """Return a foreign snapshot without its system authority, and the system texts that it had."""
+    """Return a foreign snapshot without system authority, and the system texts that it contained."""
     texts = [_whole_text(message) for message in snapshot.messages if message.role == "system"]
     if snapshot.summary is not None and snapshot.summary not in texts:
         texts.append(snapshot.summary)
@@ -82,18 +82,18 @@ def disarmed(snapshot: ContextSnapshot) -> tuple[ContextSnapshot, tuple[str, ...
 
 
 def _whole_text(message: Message) -> str:
-    """Return the text of all parts, with a description of those that are not text."""
+    """Return the text of all parts, with descriptions of the parts that are not text."""
     return "\n".join(described(part) for part in message.parts)
 
 
-_READ_TRIES = 10  # a file that disappears while we read was replaced by newer ones: read again
+_READ_TRIES = 10  # a file that disappears during a read was replaced by newer ones: read again
 _MAX_REASONS = 3  # shown in an error
 
 
 def newest(
     folder: SnapshotFolder, *, session: str, key: SigningKey | None, trust: bool
 ) -> RestoredSnapshot | None:
-    """Return the snapshot to restore, or None if there is none. Raise an error if none can be used."""
+    """Return the snapshot to restore, or None if there are none. Raise an error if none is usable."""
     passed_over: dict[str, SnapshotFile] = {}
     for _ in range(_READ_TRIES):
         with suppress(FileNotFoundError):
@@ -107,7 +107,7 @@ def newest(
 
 
 def listing(folder: SnapshotFolder, *, session: str, key: SigningKey | None) -> tuple[SnapshotFile, ...]:
-    """Return the state of each file, newest first, including those that were set aside."""
+    """Return the state of each file, newest first, including files that were set aside."""
     found = []
     for name in newest_first(folder.names()):
         if name.endswith((SUFFIX, SUFFIX + DAMAGED)):
@@ -186,10 +186,10 @@ _TRIES = 10  # another process may remove the folder or our temporary file
 
 
 class Snapshots:
-    """The snapshots of all sessions that are kept in one folder.
+    """The snapshots of all sessions in one folder.
 
     A relative folder is inside the workspace, and no link on the way to it is followed, since others may
-    control the workspace; an absolute one is used as given.
+    control the workspace. An absolute folder is used as given.
     """
 
     def __init__(
@@ -239,8 +239,8 @@ class Snapshots:
     def restore(self, session_id: str, *, trust: bool = False) -> RestoredSnapshot | None:
         """Return the newest snapshot that can be used, or None if there is none at all.
 
-        With ``trust`` it is the newest intact one, whoever wrote it. If there are some but none can be used,
-        raise ForeignSnapshot, NewerFormat or DamagedSnapshot with a reason for each.
+        With ``trust``, return the newest intact one, whoever wrote it. If snapshots exist but none can be
+        used, raise ForeignSnapshot, NewerFormat or DamagedSnapshot with a reason for each.
         """
         with self._reading(session_id) as folder:
             if folder is None:
@@ -248,14 +248,14 @@ class Snapshots:
             return newest(folder, session=session_id, key=self._home.known_key(), trust=trust)
 
     def list(self, session_id: str) -> tuple[SnapshotFile, ...]:
-        """Return all snapshots of a session, newest first, also foreign and damaged ones; change nothing."""
+        """Return all snapshots of a session, newest first, even foreign and damaged ones; change nothing."""
         with self._reading(session_id) as folder:
             if folder is None:
                 return ()
             return listing(folder, session=session_id, key=self._home.known_key())
 
     def erase(self, session_id: str) -> int:
-        """Remove the folder of a session with every file in it; return how many there were."""
+        """Remove the folder of a session with every file in it; return the number of files."""
         with self._reading(session_id) as folder:
             if folder is None:
                 return 0
@@ -292,7 +292,7 @@ class Snapshots:
         return folder.path / written
 
     def _write_gitignore(self) -> None:
-        """Make Git ignore the folder: conversations are private, and workspaces get published."""
+        """Make Git ignore the folder: conversations are private, but workspaces get published."""
         with suppress(OSError), SnapshotFolder.opened(self._anchor, self._parts) as folder:
             folder.add(b"*\n", name=lambda: ".gitignore")
 
@@ -324,7 +324,7 @@ class Snapshots:
 
 
 class SnapshotPace:
-    """Limits snapshots to one in so many seconds, and remembers that changes are pending."""
+    """Limits snapshots to one per `every` seconds, and remembers whether changes are pending."""
 
     def __init__(self, every: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         check_number("every", every, least=0, most=86_400)
@@ -359,4 +359,4 @@ class SnapshotPace:
         if self._begun is None:
             return 0.0
         passed = self._clock() - self._begun
-        return self._every - passed if passed >= 0 else 0.0  # a clock that went backwards delays nothing
+        return self._every - passed if passed >= 0 else 0.0  # a clock that goes backwards delays nothing

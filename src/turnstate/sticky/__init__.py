@@ -1,6 +1,6 @@
-"""Sticky context: files that are sent with every request, as one delimited text.
+"""Sticky context: files that are sent with every request as one delimited text.
 
-`ContextManager` holds the paths and gathers their text; `Workspace` is where they are looked up.
+`ContextManager` holds the paths and gathers their text; `Workspace` says where to look them up.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 A path that the user names may be anywhere. A file that a folder or a pattern *finds* must be, with all
 links resolved, in the workspace or in the named folder; a link that leads elsewhere is reported and not
-followed. A path of an agent's configuration does not lead out of the workspace through a link either:
-the configuration is trusted, the link is not. ``**`` does not follow links to folders, so there are no
+followed. A path from an agent's configuration cannot leave the workspace through a link either: the
+configuration is trusted, the link is not. ``**`` does not follow links to folders, so there are no
 endless cycles.
 
-Files are ordered by name: those of a folder first, then its subfolders. A folder with more entries than
-the limit is cut in the order of the system. A file is read again only when it may have changed, and
-reading never blocks on a FIFO or a device.
+Files are sorted by name: first the files of a folder, then its subfolders. If a folder has more entries than
+the limit, the first ones that the system lists are used. A file is read again only if it may have changed,
+and reading never blocks on a FIFO or a device.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ __all__ = [
 ]
 
 MAX_ENTRIES = 100_000
-"""Directory entries that are read for one path: a fraction of a second on a local disk."""
+"""The most directory entries read for one path: a fraction of a second on a local disk."""
 
 MAX_FILES = 10_000
-"""Files that one path may match; more than any model's window can hold."""
+"""The most files that one path may match; more than any model's window can hold."""
 
 _MISSING = (FileNotFoundError, NotADirectoryError)
 
@@ -90,7 +90,7 @@ def find(path: str, owner: Owner, workspace: Workspace) -> FoundFiles:
 
 
 def refusal(path: str, error: OSError) -> Dropped:
-    """Return what was left out because the system refused a path."""
+    """Return a path that is left out because the system refused access to it."""
     if isinstance(error, _MISSING):
         return Dropped(spelled(path), "missing", "there is no such file")
     return Dropped(spelled(path), "unreadable", error.strerror or type(error).__name__)
@@ -107,7 +107,7 @@ class _Search:
         self._stopped = ""
 
     def run(self, real: str, shown: str) -> None:
-        """Search a folder and its subfolders that the pattern can match."""
+        """Search a folder and the subfolders that the pattern can match."""
         folders = [_PendingFolder(real, shown, self._glob.start)]
         while folders and not self._stopped:
             folder = folders.pop()
@@ -133,7 +133,7 @@ class _Search:
         return sorted(entries, key=lambda entry: entry.name)
 
     def _subfolders(self, folder: _PendingFolder, entry: os.DirEntry[str]) -> Iterator[_PendingFolder]:
-        """Take an entry if it is a matching file; yield it if it is a folder to search."""
+        """Keep an entry if it is a matching file; yield it if it is a folder to search."""
         positions, name = folder.positions, entry.name
         try:
             if entry.is_symlink():
@@ -185,14 +185,14 @@ def _outside(path: str, advice: str = "") -> Dropped:
     )
 
 
-# CachedFile: the text of a file, never at the price of a hang, and read again only when it may have changed.
+# CachedFile: the text of a file. Reading never hangs, and repeats only if the file may have changed.
 
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """The largest file that is read: about a million tokens, more than nearly any model's window."""
 
 TICK_NS = 2_000_000_000
-"""The coarsest time stamp of a file system in use (FAT), in nanoseconds."""
+"""The coarsest timestamp of any file system in use (FAT), in nanoseconds."""
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK = 1024 * 1024
@@ -200,7 +200,7 @@ _BINARY = "it is not UTF-8 text"
 
 
 class Refused(Exception):
-    """A file cannot be sent."""
+    """Raised for a file that cannot be sent."""
 
     def __init__(self, reason: Reason, why: str) -> None:
         super().__init__(why)
@@ -208,7 +208,7 @@ class Refused(Exception):
 
 
 class CachedFile(Struct, frozen=True):
-    """The content of a file when it was read; None if it is binary."""
+    """The content of a file when it was read; the text is None if the file is binary."""
 
     trace: tuple[int, ...]
     at: int
@@ -253,7 +253,7 @@ def checked_status(status: os.stat_result) -> os.stat_result:
 def _read(place: str, now: int) -> CachedFile:
     file = os.open(place, _FLAGS)
     try:
-        # The stat from before the read: a change in between shows next time.
+        # Stat before the read: a change during the read is noticed next time.
         trace = _trace(checked_status(os.fstat(file)))
         data = _bytes(file)
     finally:

@@ -1,11 +1,11 @@
 """Gathers the files of all paths into the one text that is sent, and reports every file that is not in it.
 
-Files are in the user's order, each once, where it is first named. If they are too large together, the
-largest are left out until the rest fits, of two equal ones the later, so that as many as possible stay.
-The same rule, by bytes, bounds what is read at all. A file that cannot be read does not affect others.
+Files are in the user's order, each once, at its first mention. If they are too large together, the largest
+are left out until the rest fits (of two equal ones, the later), so that as many as possible stay. The same
+rule, by bytes, bounds what is read at all. A file that cannot be read does not affect others.
 
-The text is rebuilt only when a file in it changed, so it stays the same, byte for byte, for as long as
-the prompt cache can use it.
+The text is rebuilt only when a file in it changes. Until then it stays the same, byte for byte, so the prompt
+cache can reuse it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Written(Struct, frozen=True):
 
 
 class Gatherer:
-    """Gathers files repeatedly, and remembers what it read."""
+    """Gathers files repeatedly and remembers what it has read."""
 
     def __init__(self) -> None:
         self._shelf = ReadCache()
@@ -94,7 +94,7 @@ class Gatherer:
 
 
 def fitting(sizes: Sequence[int], limit: int) -> set[int]:
-    """Return what stays: the largest go first until the rest fits, of two equal ones the later."""
+    """Return the indices that stay: the largest go first until the rest fits, of two equal ones the later."""
     kept, total = set[int](), 0
     for index in sorted(range(len(sizes)), key=lambda index: (sizes[index], index)):
         total += sizes[index]
@@ -105,7 +105,7 @@ def fitting(sizes: Sequence[int], limit: int) -> set[int]:
 
 
 def _found(paths: Iterable[StickyPath], workspace: Workspace) -> list[Candidate | Dropped]:
-    """Return every file once, in the user's order, and what was left out."""
+    """Return every file once, in the user's order, along with what was left out."""
     rows, seen = list[Candidate | Dropped](), set[str]()
     for path in paths:
         found = find(path.path, path.owner, workspace)

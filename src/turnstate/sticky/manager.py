@@ -1,8 +1,8 @@
 """The context manager: adds, removes, shows and gathers the files that are sent with every request.
 
-It holds a small value, `state`, which can be stored as JSON, and a cache of what it read, which cannot.
-After it is restored, attach it to a workspace again. It blocks while it reads, and is for one caller at
-a time.
+It holds a small value, `state`, which can be stored as JSON, and a cache of what it has read, which cannot.
+After restoring it, attach it to a workspace again. It blocks while it reads, and only one caller may use it
+at a time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ContextManager:
 
     @classmethod
     def from_json(cls, document: Any, workspace: Workspace | None = None) -> ContextManager:
-        """Create one from plain JSON values, ours or Amazon Q's; no file is read."""
+        """Create a manager from plain JSON values, ours or Amazon Q's, without reading files."""
         return cls(workspace, state=ContextState.from_json(document))
 
     def to_json(self) -> dict[str, Any]:
@@ -66,14 +66,14 @@ class ContextManager:
 
     @property
     def context_message_length(self) -> int | None:
-        """The number of characters that were gathered last; None if something changed since."""
+        """The number of characters gathered last; None if the state or workspace changed since."""
         return self._length
 
     def add(self, path: str | os.PathLike[str], *, owner: Owner = "session", force: bool = False) -> Shown:
         """Add a file, folder or pattern at the end, and return what it matches.
 
-        Raise NothingMatches if it matches no file, unless ``force``; raise DuplicatePath if it is in the
-        context already.
+        Raise NothingMatches if it matches no file, unless ``force`` is set; raise DuplicatePath if it is in
+        the context already.
         """
         text = _checked(path)
         state = self._state.adding(text, owner)
@@ -92,7 +92,7 @@ class ContextManager:
         return tuple(map(self._shown, self._state.paths))
 
     def for_agent(self, profile: str, paths: Iterable[str] = ()) -> None:
-        """Replace the paths of the last agent by those of another; the session's stay."""
+        """Replace the previous agent's paths with those of another agent; the session's paths stay."""
         self.state = self._state.under_agent(profile, paths)
 
     def for_window(self, tokens: int) -> None:
@@ -100,7 +100,7 @@ class ContextManager:
         self.state = replace(self._state, max_context_files_size=limit_for(tokens))
 
     def gather(self, counter: Counter, *, limit_tokens: int | None = None) -> Gathered:
-        """Read what changed; return the text to send, the files in it, and what was left out."""
+        """Read changed files; return the text to send, the files in it, and what was left out."""
         if self._workspace is None:
             raise InputError("this context has no workspace; attach one first")
         limit = self.max_context_files_size if limit_tokens is None else limit_tokens

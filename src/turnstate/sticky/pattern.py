@@ -5,7 +5,7 @@ matches any number of folders, and at the end every file below. As in a shell, a
 dot is matched only by a part that begins with one. A name always matches a part that equals it, so
 ``[id].tsx`` finds the file of that name.
 
-Each folder is read once, whatever the pattern: what may match in it is a set of positions.
+Each folder is read once, whatever the pattern: a set of positions says which parts its names may match.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..errors import InputError
 __all__ = ["ANY_FILE", "Glob", "Positions", "Split", "Workspace", "comparable", "is_inside", "split"]
 
 ANY_FILE = ("*",)
-"""The pattern of a folder: the files in it."""
+"""The pattern that a folder stands for: the files in it."""
 
 _ANY_DEPTH = "**"
 _WILDCARD = re.compile(r"[*?\[]")
@@ -58,7 +58,7 @@ def comparable(path: str) -> str:
 
 
 class Glob:
-    """The parts of a pattern, to be matched folder by folder."""
+    """The parts of a pattern, matched folder by folder."""
 
     def __init__(self, parts: tuple[str, ...]) -> None:
         self._parts = parts
@@ -70,7 +70,7 @@ class Glob:
         return self._reached([0])
 
     def takes(self, positions: Positions, name: str) -> bool:
-        """Return True if a file of this name matches."""
+        """Return True if a file with this name matches."""
         last = len(self._parts) - 1
         return last in positions and self._matches(last, name)
 
@@ -92,7 +92,7 @@ class Glob:
         return not hidden and expression is not None and expression.match(name) is not None
 
     def _reached(self, positions: Iterable[int]) -> Positions:
-        """Add the positions after each ``**``, which may match no folder; drop those past the last part."""
+        """Add the position after each ``**``, since it may match no folder; drop those past the last part."""
         reached = {i for i in positions if i < len(self._parts)}
         reached |= {i + 1 for i in reached if self._parts[i] == _ANY_DEPTH and i + 1 < len(self._parts)}
         return frozenset(reached)
@@ -119,7 +119,7 @@ class Workspace(Struct, frozen=True, kw_only=True):
                 raise InputError(f"the folders of a workspace must be absolute; {str(folder)!r:.80} is not")
 
     def locate(self, path: Split) -> tuple[str, str]:
-        """Return the location of a path's base, and how it is shown."""
+        """Return the location of a path's base, and the path as shown."""
         if not path.absolute and path.base[:1] == ("~",) and self.home:
             return self._outside(str(self.home.joinpath(*path.base[1:])))
         if path.absolute:
@@ -131,13 +131,13 @@ class Workspace(Struct, frozen=True, kw_only=True):
         return tuple(os.path.realpath(folder) for folder in (self.root, *self.roots))
 
     def holds(self, place: str) -> bool:
-        """Return True if a location is in an allowed folder by its name, whatever its links lead to."""
+        """Return True if a location is in an allowed folder by name, wherever its links lead."""
         named = os.path.normpath(place)
         folders = (*map(os.path.normpath, (self.root, *self.roots)), *self.real_roots())
         return any(is_inside(named, folder) for folder in folders)
 
     def _outside(self, place: str) -> tuple[str, str]:
-        """Return a location and how it is shown: relative to the root if it is below it, else in full."""
+        """Return a location and the path as shown: relative to the root if it is below it, else in full."""
         root = str(self.root)
         if place == root:
             return place, ""
@@ -145,5 +145,5 @@ class Workspace(Struct, frozen=True, kw_only=True):
 
 
 def is_inside(place: str, folder: str) -> bool:
-    """Return True if a location is a folder or below it; both must be normalized."""
+    """Return True if a location is the folder or below it; both must be normalized."""
     return place == folder or place.startswith(folder.rstrip("/") + "/")

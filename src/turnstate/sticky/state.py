@@ -1,10 +1,10 @@
 """The state of sticky context: paths with their owners, the limit, the agent's name and hooks.
 
-It is a value, stored as ``{max_context_files_size, current_profile, paths, hooks}``. Amazon Q's CLI,
-which this shape comes from, writes bare paths without their owners; here a path is an object with an
-owner, bare ones are read as the agent's, and `original` returns the bare form. Hooks, and fields that
-this version does not know, are kept unchanged. The module also has the form in which files are sent,
-which neither a content nor a name can break out of.
+It is a value, stored as ``{max_context_files_size, current_profile, paths, hooks}``. The shape comes from
+Amazon Q's CLI, which writes bare paths without owners. Here a path is an object with an owner; bare paths are
+read as the agent's, and `original` returns the bare form. Hooks, and fields that this version does not know,
+are kept unchanged. The module also defines the delimited form in which files are sent; neither the content
+nor the name of a file can break out of it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SHORT = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def entry(path: str, content: str) -> str:
-    """Return the entry of one file; the path comes from `spelled`."""
+    """Return the entry of one file; pass a path from `spelled`."""
     named = f"{CONTEXT_ENTRY_START_HEADER}[{_guarded(path)}]\n"
     return f"{named}{_guarded(content)}\n{CONTEXT_ENTRY_END_HEADER}"
 
@@ -91,7 +91,7 @@ class StickyFile(Struct, frozen=True):
 
 
 class Dropped(Struct, frozen=True):
-    """A file, folder or pattern that is not sent, or not wholly, and why."""
+    """A file, folder or pattern that is not sent, or only in part, and why."""
 
     path: str
     reason: Reason
@@ -99,7 +99,7 @@ class Dropped(Struct, frozen=True):
 
 
 class Gathered(Struct, frozen=True, kw_only=True):
-    """The sticky context at one time; the text is None if there are no files."""
+    """The sticky context at one moment; the text is None if there are no files."""
 
     text: str | None = None
     files: tuple[StickyFile, ...] = ()
@@ -112,7 +112,7 @@ class Gathered(Struct, frozen=True, kw_only=True):
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What is not in the text, each with the reason, as a window reports it."""
+        """Everything that is not in the text, each with the reason, as a window reports it."""
         return tuple(f"{one.path}: {one.why}" for one in self.dropped)
 
     @property
@@ -137,7 +137,7 @@ DEFAULT_PROFILE = "default"
 
 
 def limit_for(window: int) -> int:
-    """Return the most tokens of sticky context for a model's window: three quarters."""
+    """Return the most tokens that sticky context may use of a model's window: three quarters."""
     if type(window) is not int or window <= 0:
         raise InputError(f"a model's window must be a positive number of tokens, not {window!r:.40}")
     return window * 3 // 4
@@ -186,7 +186,7 @@ class ContextState(Value, frozen=True, kw_only=True):
         return replace(self, paths=tuple(one for one in self.paths if one is not there))
 
     def under_agent(self, profile: str, paths: Iterable[str]) -> ContextState:
-        """Return the state with the paths of another agent; what the user added stays."""
+        """Return the state with the paths of another agent; the user's own paths stay."""
         own = ContextState(paths=tuple(one for one in self.paths if one.owner == "session"))
         news = dict[str, StickyPath]()
         for path in paths:
