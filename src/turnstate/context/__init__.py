@@ -1,6 +1,6 @@
-"""The context engine: from a log of messages and a budget to a window that fits, validates and lasts.
+"""The context engine: turns a log of messages and a budget into a window that fits, validates and lasts.
 
-Pure: values in, values out. It returns what it decides; the caller writes it to the log.
+It is pure: values in, values out. It returns its decisions, and the caller writes them to the log.
 """
 
 from __future__ import annotations

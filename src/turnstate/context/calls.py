@@ -1,9 +1,9 @@
-"""Calls and their results: which results a conversation takes, and what is shown for calls without one.
+"""Calls and their results: which results a conversation accepts, and what it shows for calls without one.
 
-A result names its call by the core's id or by the provider's. The first real result of a call is taken,
-however late; the same result again is ignored; a different one, or one of an unknown call, is refused
-before anything is written. A path is not read as a whole for this: `KnownCalls` starts from what is known
-of it and takes older messages one by one.
+A result names its call by the core's id or by the provider's. The first real result of a call is accepted,
+however late. The same result again is ignored; a different one, or a result of an unknown call, is refused
+before anything is written. This does not require reading a whole path: `KnownCalls` starts from what is known
+of the path and adds older messages one by one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class PathCalls(Protocol):
-    """What a part of a path knows: its calls, their real results, and the newest batch of calls."""
+    """The known part of a path: its calls, their real results, and the newest batch of calls."""
 
     @property
     def calls(self) -> Container[CallId]: ...  # noqa: D102
@@ -42,29 +42,29 @@ class PathCalls(Protocol):
 
 
 class KnownCalls:
-    """The calls and results that are known when a message comes: those of a path, and others beside."""
+    """The calls and results that are known when a message arrives, on a path and in addition to it."""
 
     def __init__(self, path: PathCalls | None = None) -> None:
         self._path = path
         self._calls: set[CallId] = set()
         self._results: dict[CallId, ToolCallResult] = {}
         self._used_again: set[CallId] = set()
-        self._named: dict[str, list[list[CallId]]] = {}  # by an id of a document: batches, the newest first
+        self._named: dict[str, list[list[CallId]]] = {}  # batches by an id from a document, newest first
         if path:
             self._name(path.batch, newest=True)
 
     def learn(self, message: Message) -> None:
-        """Add a message that comes after all that are known."""
+        """Add a message that is newer than all known ones."""
         for call in message.tool_calls:
             self._calls.add(call.id)
-            self._used_again.add(call.id)  # an id that is used again names the newer call
+            self._used_again.add(call.id)  # a reused id names the newer call
             self._results.pop(call.id, None)
         self._name(message.tool_calls, newest=True)
         for result in message.tool_results:
             self._take(result)
 
     def recall(self, message: Message) -> None:
-        """Add a message that is older than all that are known, the newest of them first."""
+        """Add a message that is older than all known ones; add older messages from the newest back."""
         for result in message.tool_results:
             if not self.knows(result.tool_call_id):
                 self._take(result)
@@ -72,7 +72,7 @@ class KnownCalls:
         self._name(message.tool_calls, newest=False)
 
     def fresh(self, message: Message) -> Message | None:
-        """Return what is new in a message, under the core's ids; None if all of it is known.
+        """Return what is new in a message, under the core's ids; None if nothing is new.
 
         Raise `InvalidMessage` for a result of an unknown call, or for a second, different result.
         """
@@ -101,9 +101,9 @@ class KnownCalls:
     def resolved(self, result: ToolCallResult) -> ToolCallResult:
         """Return a result under the core's id of its call.
 
-        A result may name its call as the provider does, or by the id that a document gave it. Of several such
-        calls it is the newest that has no result yet, of one batch the first; if all have one, the newest
-        with the same result. If there is none, the result stays as it is.
+        A result may name its call by the provider's id, or by the id that a document gave it. If several
+        calls match, it belongs to the newest one without a result (within a batch, the first); if all have
+        results, to the newest with the same result. If no call matches, the result stays as it is.
         """
         batches = self._named.get(result.tool_call_id, [])
         if not batches or (self.knows(result.tool_call_id) and self.result_of(result.tool_call_id) is None):
@@ -116,7 +116,7 @@ class KnownCalls:
         return structs.replace(result, tool_call_id=found or next(same, batches[0][-1]))
 
     def _name(self, batch: Iterable[ToolCallRequest], *, newest: bool) -> None:
-        """Note under which ids the documents of others know the calls of a batch."""
+        """Record the ids under which foreign documents know the calls of a batch."""
         names: dict[str, list[CallId]] = {}
         for call in batch:
             if call.provider_id is call.parsed_id is None:
@@ -128,11 +128,11 @@ class KnownCalls:
             batches.insert(0 if newest else len(batches), calls)
 
     def knows(self, call: CallId) -> bool:
-        """Return True if the call was made."""
+        """Return True if a call with this id was made."""
         return call in self._calls or (self._path is not None and call in self._path.calls)
 
     def result_of(self, call: CallId) -> ToolCallResult | None:
-        """Return the result that a call has already."""
+        """Return the result that a call already has, if any."""
         if call in self._results or call in self._used_again:
             return self._results.get(call)
         return self._path.results.get(call) if self._path else None
@@ -143,7 +143,7 @@ class KnownCalls:
 
 
 def fresh(known: KnownCalls, messages: Iterable[Message]) -> list[Message]:
-    """Return what is new in messages that are to be written together; `KnownCalls.fresh` says how."""
+    """Return what is new in messages that are written together, by the rules of `KnownCalls.fresh`."""
     kept: list[Message] = []
     for message in messages:
         taken = known.fresh(message)
@@ -154,7 +154,7 @@ def fresh(known: KnownCalls, messages: Iterable[Message]) -> list[Message]:
 
 
 def unknown_calls(known: KnownCalls, messages: Iterable[Message]) -> set[CallId]:
-    """Return the calls that results name and that are not known yet."""
+    """Return the ids of calls that results name but that are not known yet."""
     results = (known.resolved(result) for message in messages for result in message.tool_results)
     calls = [call for message in messages for call in message.tool_calls]
     own = {id for call in calls for id in (call.id, call.provider_id, call.parsed_id)}
@@ -162,7 +162,7 @@ def unknown_calls(known: KnownCalls, messages: Iterable[Message]) -> set[CallId]
 
 
 def appended(messages: Sequence[Message], message: Message) -> list[Message]:
-    """Return the list with what is new in the message; `KnownCalls.fresh` says what is refused."""
+    """Return the list with what is new in the message, by the rules of `KnownCalls.fresh`."""
     if any(one.id == message.id for one in messages):
         raise InvalidMessage(f"the list holds a message {message.id} already")
     known = KnownCalls()
@@ -192,6 +192,6 @@ def answered(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def is_shown_as(message: Message, id: str) -> bool:
-    """Return True if a window shows a message under an id: its own, or that of a late result in it."""
+    """Return True if a window shows a message under an id: its own, or the id of a late result in it."""
     results = enumerate(message.tool_results)
     return message.id == id or any(note(message, result, number).id == id for number, result in results)

@@ -1,11 +1,10 @@
-"""The collector: lock, evaluate, remove, until the request fits.
+"""The collector: locks, evaluates and removes until the request fits.
 
-It decides where the kept part of a conversation begins. From the gentlest step to the last:
-hide old tool output; evict the oldest turns down to a low-water mark, so that the next cut is far
-away; relax the turn lock to the newest messages; shrink those group by group down to the opening
-question and the last group; shorten the outputs of the last group; raise ``ContextOverflow``. A cut
-is made at the edge of a group, and where it falls inside a turn, the question that opened the turn is
-pinned.
+It decides where the kept part of a conversation begins. From the gentlest step to the last, it
+hides old tool output; evicts the oldest turns down to a low-water mark, so that the next cut is far
+away; relaxes the turn lock to the newest messages; shrinks those group by group down to the opening
+question and the last group; shortens the outputs of the last group; raises ``ContextOverflow``. A cut
+is made at the edge of a group. If it falls inside a turn, the question that opened the turn is pinned.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from .view import View, pinned
 __all__ = ["Plan", "Room", "hiding", "plan"]
 
 WORTH_HIDING = 50
-"""Tokens that hiding one output must save: the line that replaces it has to be read, too."""
+"""The fewest tokens that hiding an output must save: the line that replaces it has to be read, too."""
 
 
 class Room(Struct, frozen=True):
-    """The tokens at hand: the limit, what the head takes, the summary's cap, a missing question's cost.
+    """The tokens available: the limit, the head's tokens, the summary's cap, a missing question's cost.
 
-    ``summary`` is what the current summary takes.
+    ``summary`` is the tokens of the current summary.
     """
 
     limit: int
@@ -40,14 +39,15 @@ class Room(Struct, frozen=True):
     summary: int = 0
 
     def within(self, share: float) -> int:
-        """Return what is left for messages beside head and summary, within a share of the limit."""
+        """Return the tokens left for messages besides head and summary, within a share of the limit."""
         return int(self.limit * share) - self.head - self.cap
 
 
 class Plan(Struct, frozen=True):
-    """Where the kept part begins, what stays before it, what is hidden in it, and how it came to that.
+    """Where the kept part begins, what stays before it, what is hidden in it, and the steps that led there.
 
-    With ``each``, every output of the last group has so many tokens; without ``cuts``, nothing leaves.
+    With ``each``, every output of the last group has at most that many tokens; without ``cuts``, nothing
+    leaves.
     """
 
     kept: int
@@ -60,7 +60,7 @@ class Plan(Struct, frozen=True):
 
 
 def plan(tally: Tally, view: View, room: Room, policy: Policy) -> Plan:
-    """Find the place where the kept part begins so that the request fits."""
+    """Find where the kept part must begin for the request to fit."""
     locks = _Locks(tally, room, policy, view.kept)
     if found := _hide(tally, view, room, policy, locks):
         return found
@@ -73,12 +73,12 @@ def plan(tally: Tally, view: View, room: Room, policy: Policy) -> Plan:
 
 
 def hiding(tally: Tally, view: View, room: Room, policy: Policy) -> Plan | None:
-    """Find old tool output to hide while everything still fits; None where that is not worth it."""
+    """Find old tool output to hide while everything still fits; None if that is not worth it."""
     return _hide(tally, view, room, policy, _Locks(tally, room, policy, view.kept))
 
 
 class _Locks:
-    """The places where the locks begin: the newest turns, inside them the newest messages, the last group."""
+    """The places where the locks begin: the newest turns, within them the newest messages, the last group."""
 
     def __init__(self, tally: Tally, room: Room, policy: Policy, kept: int) -> None:
         self.last = next(tally.group_starts(), 0)
@@ -100,7 +100,7 @@ class _Locks:
 
 
 def _hide(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -> Plan | None:
-    """Hide old tool output where that alone frees a worthwhile part of the budget."""
+    """Hide old tool output if that alone frees a worthwhile part of the budget."""
     if _mostly_out_of_reach(tally, view, room):
         return None
     new = _worth_hiding(tally, view.kept, locks.turns) - view.hidden
@@ -115,7 +115,7 @@ def _hide(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -
 
 
 def _mostly_out_of_reach(tally: Tally, view: View, room: Room) -> bool:
-    """Return True if more is before the limit's reach than after it, without counting it."""
+    """Return True if more messages are out of the limit's reach than within it, without counting them."""
     reach = tally.reach(room.limit)
     return reach - view.kept > tally.end - reach
 
@@ -149,7 +149,7 @@ def _turns_before(tally: Tally, view: View, end: int) -> Iterator[tuple[int, int
 
 
 def _relax(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -> Plan | None:
-    """Keep the newest messages, and before them what fits: whole turns, or the rest of one turn."""
+    """Keep the newest messages, and before them whatever fits: whole turns, or the rest of one turn."""
     if _cost(tally, view, locks.hard, room) > room.within(1):
         return None
     inside = tally.question(locks.hard)
@@ -193,8 +193,8 @@ def _shorten(
 ) -> Plan | None:
     """Let the outputs of the last group share what is left, down to bare frames.
 
-    They get the low-water part of it, so that an answer fits after them; all of it, if they need
-    it; and the room of the summary, before nothing fits.
+    They get the low-water share of it, so that an answer fits after them; all of it, if they need it; and
+    the room of the summary as a last resort.
     """
     questions = pinned(tally, view, kept)
     leaves = kept - view.kept > sum(place >= view.kept for place in questions)
@@ -211,12 +211,12 @@ def _shorten(
 
 
 def _cost(tally: Tally, view: View, start: int, room: Room) -> int:
-    """Count what is shown when a cut is made here, the question that must stay included."""
+    """Count what is shown if a cut is made here, including the question that must stay."""
     return tally.total(start) - view.saving(start) + _question(tally, view, start, room)
 
 
 def _question(tally: Tally, view: View, start: int, room: Room) -> int:
-    """Count the question that is shown before a place, or the text in place of a missing one."""
+    """Count the question that is shown before a place, or the text that replaces a missing one."""
     if tally.question(start) == start:
         return 0
     questions = pinned(tally, view, start)

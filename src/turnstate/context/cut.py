@@ -1,8 +1,8 @@
 """Cuts: the decision that messages leave the window, with the digest of what leaves.
 
-A cut is due when the window is full (`decided`), is foreseen before that (`foreseen`), or is asked for by
-the user (`compaction`). All three give a `PendingCut`. What was decided before is folded in: the digest of
-the previous cut, and a question that was pinned by it and is not any more.
+A cut is due when the window is full (`decided`), is foreseen before that (`foreseen`), or is requested by
+the user (`compaction`). All three produce a `PendingCut`. A cut folds in what was decided before: the digest
+of the previous cut, and a question that the previous cut pinned and this one does not.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ __all__ = [
 ]
 
 MAX_CONVERSATION_STATE_HISTORY_LEN = 10_000
-"""Exchanges that the live history holds, and that a window may show; older ones are in the log."""
+"""The most exchanges that the live history holds and a window may show; older ones are in the log."""
 
 KEPT_AT_CAP = 0.9
-"""The share of them that the cut at the cap keeps: one such cut serves for a thousand exchanges."""
+"""The share of them that the cut at the cap keeps: one such cut lasts for a thousand exchanges."""
 
 CAP_BUDGET = Budget(200_000)
-"""What the summary of that cut is as long as: it is the same for all, whatever their budgets."""
+"""The budget that sets the length of that cut's summary: the same for all, whatever their own budgets."""
 
 
 def decided(
     tally: Tally, view: View, plan: Plan, policy: Policy, limit: int, standing: Sequence[Decision]
 ) -> tuple[tuple[Decision, ...], PendingCut | None]:
-    """Return a plan as decisions, and the cut among them; a plan may only hide or shorten outputs.
+    """Return a plan as decisions, and the cut among them; None if it only hides or shortens outputs.
 
     `standing` are the decisions in force, some of which the cut carries.
     """
@@ -77,7 +77,7 @@ def decided(
 
 
 def _share(tally: Tally, each: int, limit: int) -> Mask:
-    """Return the decision that each output of the round under way has so many tokens."""
+    """Return the decision to show each output of the round in progress in at most `each` tokens."""
     places = tally.outputs(len(tally.items))
     saved = sum(tally.cost(place) - tally.shortened(place, each)[1] for place in places)
     ids = tuple(tally.at(place).id for place in places)
@@ -145,7 +145,7 @@ def _evicted(tally: Tally, view: View, plan: Plan) -> list[Message]:
 
 
 def _evidence(tally: Tally, view: View, plan: Plan) -> Evidence:
-    """Return what the messages that leave with this cut show."""
+    """Return the evidence in the messages that leave with this cut."""
     found = Evidence().read([tally.items[index] for index in view.pinned if index not in plan.pinned])
     start = view.kept
     for index in sorted(index for index in plan.pinned if index >= view.kept):
@@ -166,14 +166,14 @@ def _covers(view: View, evicted: list[Message]) -> tuple[MessageId, MessageId]:
     return first, evicted[-1].id
 
 
-# Compaction: a cut that the user asks for, before the budget does.
+# Compaction: a cut that the user requests before the budget requires one.
 
 
 class Strategy(Value, frozen=True, kw_only=True):
     """What a compaction keeps, and how much of a message it shows to the model that summarizes.
 
-    ``keep`` counts the newest exchanges. With ``truncate``, a message is shown to the model with its two
-    ends only if it has more than ``longest`` characters; without, as whole as there is room.
+    ``keep`` is the number of newest exchanges to keep. With ``truncate``, only the two ends of a message with
+    more than ``longest`` characters are shown to the model; without it, as much as there is room for.
     """
 
     keep: int = 2
@@ -194,7 +194,7 @@ def compaction(
 ) -> PendingCut | None:
     """Return the cut that compacts what a window shows; None if nothing could leave.
 
-    ``Cut.asked`` says what was asked for, and the tokens before.
+    ``Cut.asked`` records the request and the tokens before it.
     """
     strategy = strategy or DEFAULT_STRATEGY
     tally, view, limit = window.tally, window.view, window.limit
@@ -208,7 +208,7 @@ def compaction(
     asked: dict[str, Any] = {"operation": "compact", "keep": strategy.keep}
     asked |= {"focus": focus} if focus else {}
     asked |= {"before": window.tokens}
-    return _pending_cut(tally, view, plan, policy, limit, (), asked=asked)  # it ends all cuts before it
+    return _pending_cut(tally, view, plan, policy, limit, (), asked=asked)  # it replaces all earlier cuts
 
 
 def capped(
@@ -219,11 +219,11 @@ def capped(
     *,
     stored: bool,
 ) -> Cut | None:
-    """Return the cut that is due when a window shows more exchanges than a history holds; None if it is not.
+    """Return the cut that is due if a window shows more exchanges than a history holds, or None.
 
-    It takes the place of the root: nothing before it is shown under any budget, and cuts that start after it
-    serve as before. It is made at the edge of a turn; within a turn that is longer than what it keeps, it is
-    made between two groups, and the question stays. It is the same whatever budget it is noticed under.
+    It replaces the root: nothing before it is shown under any budget, and cuts that start after it serve as
+    before. It is made at the edge of a turn. Within a turn that is longer than what it keeps, it is made
+    between two groups, and the question stays. The cut is the same under whatever budget it becomes due.
     """
     most, limit = MAX_CONVERSATION_STATE_HISTORY_LEN, CAP_BUDGET.limit
     tally = Tally.of(messages, counter, OutputLimits.of(policy.reduction, step(limit)), stored=stored)
@@ -243,18 +243,18 @@ def capped(
     view = folded(base, (), standing, tally, policy)
     plan = Plan(kept, pinned(tally, view, kept), view.hidden, policy.summary_cap(limit), ())
     cut = _pending_cut(tally, view, plan, policy, limit, (), asked={"operation": CAP}).cut
-    cut = structs.replace(cut, limit=0, scale=0)  # it was made for no limit
+    cut = structs.replace(cut, limit=0, scale=0)  # it is not tied to a limit
     carried = beside(standing, cut, policy, starts_later=lambda one: starts.get(one.id, 0) >= kept)
     return structs.replace(cut, beside=carried)
 
 
 def _is_in(tally: Tally, cut: Cut) -> bool:
-    """Return True if a tally begins no later than what a cut keeps."""
+    """Return True if a tally contains the first message that a cut keeps."""
     return cut.kept_from is None or tally.place(cut.kept_from) is not None
 
 
 def _kept_at_cap(tally: Tally, keep: int) -> int:
-    """Return where the newest exchanges begin: with a turn, if one begins in the first half of them."""
+    """Return where the newest exchanges begin: at a turn, if one begins in the first half of them."""
     place = _kept(tally, max(1, keep))
     turn = bisect_left(tally.turns, place)
     if turn < len(tally.turns) and 2 * tally.exchanges(tally.turns[turn]) >= keep:
@@ -263,9 +263,9 @@ def _kept_at_cap(tally: Tally, keep: int) -> int:
 
 
 class Compaction(Struct, frozen=True, kw_only=True):
-    """What a compaction came to, or would come to.
+    """The outcome of a compaction, actual or previewed.
 
-    ``refused`` says why a model's summary is not used; the digest is used then.
+    ``refused`` says why a model's summary was rejected; the digest is used instead.
     """
 
     cut: Cut
@@ -275,15 +275,15 @@ class Compaction(Struct, frozen=True, kw_only=True):
     tokens_after: int
     messages: int
     refused: str = ""
-    time: datetime | None = None  # at which it was written; None if it was not
+    time: datetime | None = None  # when it was written; None if it was not
 
 
 def compacted(
     pending: PendingCut, summary: Summary | None, tokens_after: int, *, refused: str = ""
 ) -> tuple[Compaction, tuple[Decision, ...]]:
-    """Return what a compaction comes to, and the decisions to be written for it.
+    """Return the outcome of a compaction, and the decisions to write for it.
 
-    `summary` is a model's summary of the pending cut, `tokens_after` what the window has with both.
+    `summary` is a model's summary of the pending cut; `tokens_after` is the size of the window with both.
     """
     cut = structs.replace(pending.cut, asked={**pending.cut.asked, "after": tokens_after})
     outcome = Compaction(
@@ -299,9 +299,9 @@ def compacted(
 
 
 def cleared(first: MessageId, last: MessageId, number: int) -> Cut:
-    """Return the cut that empties a conversation: nothing is kept, and nothing replaces what left.
+    """Return the cut that empties a conversation: nothing is kept, and nothing replaces what leaves.
 
-    The number of entries before it makes its id differ from an earlier one.
+    `number`, the number of entries before it, makes its id differ from those of earlier clearings.
     """
     return Cut(
         id=derived("clear", first, last, str(number)),
@@ -316,7 +316,7 @@ def cleared(first: MessageId, last: MessageId, number: int) -> Cut:
 
 
 def carried(summary: str, asked: dict[str, Any] | None = None) -> Cut:
-    """Return the cut for a summary from elsewhere: what it covers is in no log, what follows is kept."""
+    """Return the cut for an imported summary: what it covers is in no log; what follows is kept."""
     gone = MessageId("")
     return Cut(
         id=derived("carried", summary),
@@ -332,7 +332,7 @@ def carried(summary: str, asked: dict[str, Any] | None = None) -> Cut:
 
 
 def _kept(tally: Tally, keep: int) -> int:
-    """Return the place where the newest exchanges begin, with what is not answered yet."""
+    """Return the place where the newest exchanges begin, including what is not answered yet."""
     place = _unanswered(tally)
     starts = [start for start in tally.groups if start < place]
     answers = [start for start in starts if tally.items[start].role == "assistant"]
@@ -346,7 +346,7 @@ def _kept(tally: Tally, keep: int) -> int:
 
 
 def _unanswered(tally: Tally) -> int:
-    """Return the place after the last answer: calls under way and unanswered words stay."""
+    """Return the place after the last answer: open calls and unanswered user messages stay."""
     place = len(tally.items)
     for start in reversed(tally.groups):
         if tally.items[start].role != "user":
@@ -355,11 +355,11 @@ def _unanswered(tally: Tally) -> int:
     return place
 
 
-# Foresight: the cut that comes when the window is full, planned before it is.
+# Foresight: the cut that is due when the window is full, planned before it is.
 
 
 def foreseen(window: Window, policy: Policy) -> PendingCut | None:
-    """Return the cut that a nearly full window leads to; None if there is none to be made."""
+    """Return the cut that a nearly full window leads to; None if there is none to make."""
     tally, view, limit = window.tally, window.view, window.limit
     growth = limit - window.tokens
     room = Room(

@@ -1,19 +1,19 @@
-"""The digest: what is known of the messages that were cut, at once and without a model.
+"""The digest: what is known of the messages that were cut, available immediately and without a model.
 
     evicted messages ──► digest(messages, previous) ──► Digest ──► text(digest, cap, …)
                               ▲                           │
                               └──── the next cut folds ───┘
 
-It knows what the user asked for, in the user's words; which tools succeeded, which failed and why; which
-files and ids the calls named; which tasks are open and what was decided, where that was written down as
-such; and how much was cut. It is bounded whatever the history, and folding the next cut into it gives what
-one digest of both would have given, as long as cuts fall between groups. A text from elsewhere, such as a
-model's summary, is carried along at its beginning.
+It contains what the user asked for, in the user's words; which tools succeeded, which failed and why; which
+files and ids the calls named; which tasks are open and what was decided, if it was written down as such; and
+how much was cut. Its size is bounded, however long the history. Folding the next cut into it gives the same
+result as one digest of both, as long as cuts fall between groups. A text from elsewhere, such as a model's
+summary, is carried along at its beginning.
 
 ``text`` writes everything that is known within a number of tokens. Detail is dropped step by step, the
 least useful first: the tools that succeeded, ids, files, decisions, failures and open tasks, then topics
-down to the first, which says what it was all about; then everything but the counts. ``facts`` writes only
-what must stay beside a model's words. Words that came from outside are quoted and never hold the
+down to the first, which says what the conversation is about; then everything except the counts. ``facts``
+writes only what must stay beside a model's words. Words from outside are quoted and never contain the
 template's own label, so a message cannot pose as a summary by being summarized.
 """
 
@@ -39,18 +39,18 @@ from .summary_text import WORDINGS, Language, bare, filled, label, line, quoted,
 
 __all__ = ["Capacity", "Digest", "Mention", "Mentions", "carrying", "digest", "facts", "folded", "text"]
 
-# Mentions: what came up, how often, in bounded room.
+# Mentions: what came up and how often, in bounded space.
 
 
 class Capacity(NamedTuple):
-    """How many of the first and of the newest things are kept."""
+    """How many of the first and of the newest mentions are kept."""
 
     first: int
     newest: int
 
 
 Words = str | tuple[str, ...]
-"""A topic, a tool or a file; or several words that belong together, such as an id and what it is called."""
+"""A topic, a tool or a file; or several words that belong together, such as an id and its name."""
 
 
 class Mention(Struct, frozen=True, array_like=True):
@@ -61,12 +61,12 @@ class Mention(Struct, frozen=True, array_like=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The words one by one; a single one is a tuple of one."""
+        """The words as a tuple, even a single one."""
         return (self.words,) if isinstance(self.words, str) else self.words
 
 
 class Mentions(Struct, frozen=True, omit_defaults=True):
-    """The first things in the order in which they came up, the newest by when they came up last."""
+    """The first things in order of their first mention, and the newest in order of their last mention."""
 
     first: tuple[Mention, ...] = ()
     newest: tuple[Mention, ...] = ()
@@ -81,11 +81,11 @@ class Mentions(Struct, frozen=True, omit_defaults=True):
 
     @property
     def total(self) -> int:
-        """How often anything was mentioned."""
+        """The total number of mentions."""
         return sum(mention.times for mention in self) + self.others
 
     def some(self, most: int) -> tuple[list[Mention], int]:
-        """Return at most that many, oldest and newest, and how often the others were mentioned."""
+        """Return at most `most` of the oldest and newest, and how often the others were mentioned."""
         known = list(self)
         if len(known) > most:
             old = min(len(self.first), (most + 2) // 3)
@@ -94,7 +94,7 @@ class Mentions(Struct, frozen=True, omit_defaults=True):
 
 
 def folded(earlier: Mentions, came_up: Sequence[Words], room: Capacity, *, unread: int = 0) -> Mentions:
-    """Fold what comes up now into what came up before; `unread` more are only counted."""
+    """Fold new mentions into earlier ones; another `unread` mentions are only counted."""
     times = Counter(came_up)
     first = {mention.words: mention.times for mention in earlier.first[: room.first]}
     for words in islice(times, room.first):
@@ -112,7 +112,7 @@ def folded(earlier: Mentions, came_up: Sequence[Words], room: Capacity, *, unrea
 
 
 def _latest(came_up: Sequence[Words], *, most: int) -> list[Words]:
-    """Return the things that came up last, newest first, reading back no further than needed."""
+    """Return the last `most` different mentions, newest first, reading back no further than needed."""
     found: dict[Words, None] = {}
     for words in reversed(came_up):
         if len(found) == most:
@@ -136,15 +136,15 @@ _DECIDED = Capacity(first=2, newest=6)
 _FILES = Capacity(first=4, newest=12)
 _IDS = Capacity(first=4, newest=8)
 
-_FIRST_READ, _NEWEST_READ = 16, 48  # of what the user said; some of it raises no topic, some repeats
+_FIRST_READ, _NEWEST_READ = 16, 48  # user messages; some raise no topic, some repeat one
 
 
 class Digest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How much was cut, what the user asked for, what the tools did, and what was known before.
 
-    ``topics`` are the user's own words. ``tasks`` are those that were open at the end, in the order of
-    the list that named them. ``carried`` is a summary that was written elsewhere, by a model or in a
-    list from outside; it covers what came before everything else here.
+    ``topics`` are the user's own words. ``tasks`` are the tasks open at the end, in the order of the list
+    that named them. ``carried`` is a summary that was written elsewhere, by a model or in an imported list;
+    it covers what came before everything else here.
     """
 
     messages: int = 0
@@ -159,27 +159,27 @@ class Digest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     carried: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return a digest as plain JSON values, to be stored with the cut that it belongs to."""
+        """Return the digest as plain JSON values, to store with its cut."""
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return plain
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Digest:
-        """Take a digest from plain JSON values; fields that a newer version added are left out."""
+        """Create a digest from plain JSON values, ignoring fields that a newer version added."""
         try:
             return msgspec.convert(plain, cls)
         except msgspec.ValidationError as error:
             raise InputError(f"not a digest: {error}; make it again from the log") from None
 
 
-# How a digest begins that carries an earlier summary; what it quotes has other quotation marks inside.
+# The beginning of a digest that carries an earlier summary; the quoted text has other quotation marks inside.
 _NESTED = re.compile(
     "|".join("^{}“([^”]*)”{} ?".format(*map(re.escape, one.earlier.split("{}"))) for one in WORDINGS.values())
 )
 
 
 def digest(messages: Iterable[Message] | Evidence, previous: Digest | None = None) -> Digest:
-    """Fold messages that are cut now, or what they show, into what is known of those cut before."""
+    """Fold messages that are cut now, or their evidence, into the digest of those cut before."""
     known = previous or Digest()
     cut = messages if isinstance(messages, Evidence) else Evidence().read(tuple(messages))
     topics = [topic for message in _ends(cut.said) if (topic := evidence.topic(message))]
@@ -198,24 +198,24 @@ def digest(messages: Iterable[Message] | Evidence, previous: Digest | None = Non
 
 
 def carrying(text: str, previous: Digest | None = None) -> Digest:
-    """Carry a summary that was written elsewhere, beside the facts that are known of what it covers.
+    """Return a digest that carries a summary from elsewhere, beside the known facts about what it covers.
 
-    What was carried before is covered by the new text, so it goes; topics and facts stay. A digest that
-    carries an earlier summary itself is not nested: what it quotes comes first, then the rest of it.
+    The new text covers what was carried before, so that is dropped; topics and facts stay. If the text is a
+    digest that itself carries a summary, it is not nested: the quoted text comes first, then the rest.
     """
     text = _NESTED.sub(lambda found: f"{found[found.lastindex or 0]} ", text)
     return msgspec.structs.replace(previous or Digest(), carried=line(text, CARRIED_CHARS))
 
 
 def _ends(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the first and the newest messages: the topics of no others can be kept."""
+    """Return the first and the newest messages: only their topics can be kept."""
     if len(messages) <= _FIRST_READ + _NEWEST_READ:
         return messages
     return (*messages[:_FIRST_READ], *messages[-_NEWEST_READ:])
 
 
 def _carried(summaries: Sequence[str], before: str) -> str:
-    """Add summaries found among the messages to what is carried already, each with its share."""
+    """Add summaries found among the messages to what is already carried, giving each an equal share."""
     if not summaries:
         return before
     texts = [text for text in (before, *summaries) if text]
@@ -227,7 +227,7 @@ def _carried(summaries: Sequence[str], before: str) -> str:
 
 
 class _Detail(NamedTuple):
-    """How much is written: items of each kind, characters of quoted words and of what is carried."""
+    """How much is written: items of each kind, characters of quoted words and of the carried text."""
 
     tools: int = 0
     ids: int = 0
@@ -278,9 +278,9 @@ def text(
 ) -> str:
     """Write as much of a digest as fits into the cap together with its template.
 
-    The text is bare: the template is counted here and put on when the message is made. Where not
-    even the counts fit, it is the number of messages, and that is given even where the cap is
-    smaller still, since something must be shown at a cut.
+    The text is bare: the template is counted here and added when the message is made. If not even the
+    counts fit, the text is the number of messages, even if that exceeds the cap, since something must be
+    shown at a cut.
     """
     writer = _Writer(digest, template, language)
 
@@ -294,10 +294,10 @@ def text(
 def facts(
     digest: Digest, cap_tokens: int, counter: TokenCounter, template: str, *, language: Language = "en"
 ) -> str:
-    """Write what code knows for sure, the newest failures and open tasks first, within the cap.
+    """Write what code knows for certain within the cap, the newest failures and open tasks first.
 
-    Files, failures, open tasks, decisions and ids are written; topics and counts are not, since a
-    model's words are beside them. The result is empty if nothing is known or nothing fits.
+    Files, failures, open tasks, decisions and ids are written; topics and counts are not, since the facts
+    accompany a model's words. The result is empty if nothing is known or nothing fits.
     """
     writer = _Writer(digest, template, language)
     return _most(writer.facts, _FACTS, lambda written: counter.count(written).tokens <= cap_tokens) or ""
@@ -419,7 +419,7 @@ class _Writer:
         return word(self._unlabelled(words), most)
 
     def _without_label(self, words: str) -> str:
-        """Remove the template's label from foreign words, wherever it is."""
+        """Remove every occurrence of the template's label from foreign words."""
         words = line(words, len(words) or 1)
         while self._label and self._label in words:
             words = words.replace(self._label, "")
@@ -427,7 +427,7 @@ class _Writer:
 
 
 def _newest(mentions: Mentions, most: int) -> tuple[list[Mention], int]:
-    """Return at most that many mentions, the newest first, and how often the others came up."""
+    """Return at most `most` mentions, newest first, and how often the others came up."""
     known = list(mentions)[::-1][:most]
     return known, mentions.total - sum(mention.times for mention in known)
 

@@ -1,11 +1,11 @@
-"""Evidence: what single messages, calls and results show, read off by rule and never guessed.
+"""Evidence: what individual messages, calls and results show, extracted by rule and never guessed.
 
-A topic is how a user message begins, in the user's words. A result is a failure when it says so:
-by its flag, by an ``error`` in a structured one, or by the word that programs begin errors with (one
-widespread format has no flag). Paths and ids are the values of arguments that are named for them.
-Tasks are the items of a list with states that a call wrote, or of a list with check boxes in a text;
-decisions are lines and arguments that are labeled so. Only beginnings are read, so the cost does not
-follow the length of a text.
+A topic is the beginning of a user message, in the user's words. A result is a failure if it says so: by its
+flag, by an ``error`` key in a structured result, or by the word that programs begin errors with (one
+widespread format has no flag). Paths and ids are the values of arguments with such names. Tasks are the items
+of a list with states that a call wrote, or of a list with checkboxes in a text. Decisions are lines and
+arguments that are labeled as such. Only the beginning of a text is read, so the cost does not grow with its
+length.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ __all__ = [
     "topic",
 ]
 
-TOPIC_CHARS = 200  # a long sentence or two; the next words are mostly details
+TOPIC_CHARS = 200  # a long sentence or two; what follows is mostly details
 WHY_CHARS = 100  # the line of an error that names the cause
 PATH_CHARS = 160  # longer values under these keys are contents, not names
 ID_CHARS = 64  # as long as a digest in hex
 TASK_CHARS = 160
-MOST_TASKS = 12  # of those that are open at once
-NAME_CHARS = 64  # the longest tool name that a provider takes
+MOST_TASKS = 12  # open tasks that are kept
+NAME_CHARS = 64  # the longest tool name that a provider accepts
 
 Spoken = str | Mapping[str, Any]
-"""What a user or an assistant wrote, or what a call that succeeded was given."""
+"""The text that a user or an assistant wrote, or the arguments of a call that succeeded."""
 
 EARLIER = ToolCallRequest(id=CallId("call_earlier"), name="an earlier call", args={})
-"""Stands for a call that had been cut before its result came."""
+"""Stands for a call that was cut before its result arrived."""
 
-_SHORT = 24  # characters of the longest that only agrees or greets
+_SHORT = 24  # characters of the longest message that only agrees or greets
 _AT_MOST = 16  # items of a list in one argument
-_DEEPEST = 4  # levels of a structured error in which its message is looked for
+_DEEPEST = 4  # levels of a structured error that are searched for its message
 
 _PATH_KEYS = frozenset(
     "path paths file files file_path file_paths filepath filename file_name filePath fileName "
     "target target_file notebook_path old_path new_path".split()
 )
-_DOUBTFUL_KEY = "target"  # names a path only when it looks like one
+_DOUBTFUL_KEY = "target"  # names a path only if its value looks like one
 _ID_ENDINGS = ("_id", "_ids", "Id", "Ids")
 
 _TRACEBACK = "Traceback (most recent call last)"
@@ -64,7 +64,7 @@ _REASON_KEYS = ("message", "error", "detail", "reason", "stderr", "text")
 
 _NOTE_STARTS = ("[Tool result that no open call awaits", "[Tool error that no open call awaits")
 
-_READ_CHARS = 20_000  # of a text in which check boxes and decisions are looked for
+_READ_CHARS = 20_000  # of a text that are searched for checkboxes and decisions
 _TASK_KEYS = frozenset("todos todo tasks task_list todo_list plan steps items".split())
 _TASK_TEXTS = ("content", "title", "text", "task", "step", "description", "subject", "name")
 _DONE = frozenset("done complete completed finished closed resolved cancelled canceled skipped".split())
@@ -90,16 +90,16 @@ _NO_TOPICS = frozenset(
         "\n    ", "|"
     ).split("|")
 )
-"""What a user says without raising anything."""
+"""What users say without raising a topic."""
 
 
 class Evidence:
-    """What messages show, read in their order; more can be read at the end.
+    """What messages show, read in order; later messages can be added.
 
-    ``said`` are messages of the user; ``succeeded`` are names of calls, ``failed`` names, files and reasons;
-    ``ids`` are those of arguments, ``answered_ids`` those of results; ``tasks`` are texts and arguments that
-    may hold a list of tasks. A result whose call is not among the messages counts for `EARLIER`, and a second
-    result of a call says nothing new.
+    ``said`` holds user messages; ``succeeded`` names of calls; ``failed`` names, files and reasons; ``ids``
+    the ids in arguments, ``answered_ids`` those in results; ``tasks`` texts and arguments that may contain a
+    task list. A result whose call is not among the messages is attributed to `EARLIER`, and a second result
+    of a call is ignored.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Evidence:
     def read(self, messages: Sequence[Message]) -> Evidence:
         """Read the next messages; outcomes of calls are in the order of their results.
 
-        A cut may take a hundred thousand along, so each kind of evidence is read in one pass over all.
+        A cut may remove a hundred thousand messages, so each kind of evidence is read in one pass over all.
         """
         self.messages += len(messages)
         self.said += [message for message in messages if message.role == "user" and not is_note(message)]
@@ -133,7 +133,7 @@ class Evidence:
     def _unread(self, results: list[ToolCallResult]) -> list[ToolCallResult]:
         """Return the first result of each call."""
         calls = {result.tool_call_id for result in results}
-        if len(calls) == len(results) and self._answered.isdisjoint(calls):  # as nearly always
+        if len(calls) == len(results) and self._answered.isdisjoint(calls):  # nearly always
             self._answered |= calls
             return results
         first = list[ToolCallResult]()
@@ -144,7 +144,7 @@ class Evidence:
         return first
 
     def _read_outcomes(self, results: list[ToolCallResult]) -> dict[CallId, Mapping[str, Any]]:
-        """Read what became of calls; return the arguments that may tell of tasks and decisions."""
+        """Read the outcomes of calls; return the arguments that may contain tasks and decisions."""
         calls = self._calls
         failed = [one for one in results if one.is_error or _says_error(one.result)]
         if failed:
@@ -162,7 +162,7 @@ class Evidence:
         return {call.id: call.args for call in done if _fields(tuple(call.args)).is_marked}
 
     def _read_marked(self, spoken: list[Spoken]) -> None:
-        """Take out what may tell of tasks and decisions; of most texts nothing does, at the speed of C."""
+        """Collect what may contain tasks and decisions; a fast substring search rules out most texts."""
         for first in range(0, len(spoken), _BATCH):
             batch = spoken[first : first + _BATCH]
             texts = "\n".join([one for one in batch if type(one) is str])
@@ -173,7 +173,7 @@ class Evidence:
                 self.decided += decisions(batch)
 
     def __add__(self, later: Evidence) -> Evidence:
-        """Return what the messages of both show, read one after the other."""
+        """Return the evidence of both, as if their messages were read one after the other."""
         both = Evidence()
         both.messages = self.messages + later.messages
         for name in _LISTS:
@@ -183,7 +183,7 @@ class Evidence:
 
 
 def topic(message: Message) -> str:
-    """Return how a user message begins; nothing if it only agrees, greets or shows something."""
+    """Return the beginning of a user message; empty if it only agrees, greets or shows something."""
     words = line(_first_words(message), TOPIC_CHARS)
     if len(words) < _SHORT and words.strip(" .!?,。！？、").lower() in _NO_TOPICS:
         return ""
@@ -196,9 +196,9 @@ def is_note(message: Message) -> bool:
 
 
 def open_tasks(spoken: Iterable[Spoken], before: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the tasks that are open after all this, given those that were open before.
+    """Return the tasks that are open at the end, given those that were open before.
 
-    A list that a call wrote replaces what was known; a check box adds a task, or closes it.
+    A list that a call wrote replaces the known tasks; a checkbox adds a task or closes it.
     """
     tasks = list(before)
     for one in _marked(spoken, _BOXES, _TASK_KEYS):
@@ -213,7 +213,7 @@ def open_tasks(spoken: Iterable[Spoken], before: Sequence[str] = ()) -> tuple[st
 
 
 def decisions(spoken: Iterable[Spoken]) -> Iterator[str]:
-    """Yield what was decided: lines and arguments that are labeled as decisions."""
+    """Yield the decisions: lines and arguments that are labeled as such."""
     for one in _marked(spoken, _DECISION_MARKS, _DECISION_KEYS):
         if isinstance(one, str):
             yield from (line(found["what"], TOPIC_CHARS) for found in _DECIDED.finditer(one))
@@ -231,12 +231,12 @@ def paths(arguments: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def ids(values: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return the ids that arguments and structured results name, each with its key there."""
+    """Return the ids that arguments and structured results name, each with its key."""
     return _Objects(values).ids()
 
 
 class _Objects:
-    """Objects of JSON by their sets of keys, of which the tools of a conversation have only a few."""
+    """JSON objects grouped by their keys: the tools of a conversation use only a few sets of keys."""
 
     def __init__(self, values: Sequence[Mapping[str, Any]]) -> None:
         self._values, self._keys = values, list(map(tuple, values))
@@ -244,7 +244,7 @@ class _Objects:
 
     @property
     def are_marked(self) -> bool:
-        """True if one may tell of tasks or decisions."""
+        """True if any of the objects may contain tasks or decisions."""
         return any(fields.is_marked for fields in self._fields.values())
 
     def paths(self) -> list[str]:
@@ -264,7 +264,7 @@ class _Objects:
         ]
 
     def _under(self, wanted: Mapping[tuple[str, ...], tuple[str, ...]]) -> list[tuple[str, Any]]:
-        """Return the values under wanted keys, with the key of each; of a list its first items."""
+        """Return the values under wanted keys, each with its key; of a list, its first items."""
         if not any(wanted.values()):
             return []
         found = [
@@ -278,7 +278,7 @@ class _Objects:
 
 
 class _Fields(NamedTuple):
-    """Which keys of an object name paths, which name ids, and whether one tells of tasks or decisions."""
+    """The keys of an object that name paths and ids, and whether any key holds tasks or decisions."""
 
     paths: tuple[str, ...]
     ids: tuple[str, ...]
@@ -295,7 +295,7 @@ def _fields(keys: tuple[str, ...]) -> _Fields:
 
 
 def reason(result: ToolCallResult) -> str:
-    """Return why a call failed, in the words of its result: at most a few levels down, one line."""
+    """Return why a call failed, as one line from its result, searched at most a few levels deep."""
     value = result.result
     for _ in range(_DEEPEST):
         if isinstance(value, dict):
@@ -311,7 +311,7 @@ def reason(result: ToolCallResult) -> str:
 
 @lru_cache(maxsize=256)
 def _first_line(beginning: str) -> str:
-    """Return the first line; agents tend to fail the same way again and again."""
+    """Return the first line; cached, since agents tend to fail the same way again and again."""
     return line(beginning.strip().partition("\n")[0], WHY_CHARS)
 
 
@@ -335,7 +335,7 @@ def _failure(call: ToolCallRequest, result: ToolCallResult) -> tuple[str, str, s
 
 
 def _spoken(messages: Sequence[Message], marked: Mapping[CallId, Mapping[str, Any]]) -> list[Spoken]:
-    """Return what user and assistant wrote; and where they were answered, arguments that are marked."""
+    """Return what user and assistant wrote, and marked arguments at the position of their results."""
     if not marked:
         return [_first_words(message) for message in messages if message.content and _speaks(message)]
     spoken = list[Spoken]()
@@ -351,7 +351,7 @@ def _speaks(message: Message) -> bool:
 
 
 def _marked(spoken: Iterable[Spoken], marks: Sequence[str], keys: Collection[str]) -> Iterator[Spoken]:
-    """Yield the beginnings of texts that may hold one of the marks, and arguments with one of the keys."""
+    """Yield the beginnings of texts that contain one of the marks, and arguments with one of the keys."""
     for one in spoken:
         if type(one) is not str:
             if any(key in keys for key in one):
@@ -361,7 +361,7 @@ def _marked(spoken: Iterable[Spoken], marks: Sequence[str], keys: Collection[str
 
 
 def _listed(args: Mapping[str, Any]) -> list[str] | None:
-    """Return the open tasks of a list with states; None if the arguments hold no such list."""
+    """Return the open tasks of a list with states; None if the arguments contain no such list."""
     for items in (args[key] for key in args if key in _TASK_KEYS):
         if type(items) is list and items and all(type(item) is dict for item in items):
             tasks = [(_task(item), _is_done(item)) for item in items]
@@ -376,7 +376,7 @@ def _task(item: Mapping[str, Any]) -> str:
 
 
 def _is_done(item: Mapping[str, Any]) -> bool | None:
-    """Return True if a task is done, None if it does not say."""
+    """Return True if a task is done, None if its state is unknown."""
     for key in ("status", "state"):
         if type(item.get(key)) is str:
             return item[key].strip().lower() in _DONE

@@ -1,13 +1,13 @@
-"""Fitting: one provider's document in, the same one out, within a budget and valid.
+"""Fitting: takes one provider's document and returns it valid and within a budget.
 
-There is no session and no next request, so the window fills the budget. A document that is valid and
-within the budget already comes back as it is. Every other one becomes messages, a window, and a
-document again, of the same shape and with the fields that it came with; what is written is
-validated and counted once more, since a provider's form can add to what the window knows of.
+There is no session and no next request, so the window fills the budget. A document that is already valid
+and within the budget is returned unchanged. Any other document becomes messages, then a window, then a
+document again, with the same shape and the same fields. The output is validated and counted once more, since
+a provider's format can add tokens that the window does not know of.
 
-A program that has only a list makes it fit before every call, and most of it was there the last time. So a
-`Fitted` holds what was parsed and counted for it, and the next call that is given it as `previous` reuses
-that where the content is the same. The result does not depend on it.
+A program that has only a list fits it before every call, and most of it was there the last time. So a
+`Fitted` holds what was parsed and counted, and the next call reuses that where the content is the same, if
+the `Fitted` is passed as `previous`. The result does not depend on it.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ __all__ = ["FILL", "Fitted", "fit", "fitted", "fitted_document"]
 T = TypeVar("T")
 
 FILL = 1.0
-"""The part of the budget that a cut leaves: all of it, since there is no next request to leave room for."""
+"""The share of the budget that a cut fills: all of it, since there is no next request to leave room for."""
 
 
 _Counted = tuple[Message, int, Quality]
 
 
 class _Reader:
-    """Parses and counts the versions of one document: what has not changed is not parsed or counted again."""
+    """Parses and counts versions of one document without parsing or counting unchanged messages again."""
 
     def __init__(self, format: Format) -> None:
         self.parse = format.parser().parse
         self._counts: tuple[Counter | None, dict[str, _Counted]] = (None, {})
 
     def count(self, messages: Sequence[Message], tools: Sequence[ToolSpec], counter: Counter) -> Count:
-        """Count what messages would cost if they were sent as they are, as `StateManager.count` does."""
+        """Count the tokens of messages if they were sent unchanged, as `StateManager.count` does."""
         meter, (former, known), counted = Meter(counter), self._counts, dict[str, _Counted]()
         if former != counter or not isinstance(counter, ExactCounter | Estimator):
-            known = {}  # another counter may count otherwise by now, as one that is calibrated does
+            known = {}  # other counters, such as calibrated ones, may count differently by now
         tokens, quality = REPLY_START, meter.quality
         for message in messages:
             found = known.get(message.id)
@@ -73,7 +73,7 @@ class _Reader:
 
 
 class _Memory:
-    """What was read and written so far. It is no part of a value: any two are equal."""
+    """What was read and written so far. Any two are equal, so comparisons of `Fitted` ignore it."""
 
     def __init__(self, format: Format) -> None:
         self.format = format
@@ -90,12 +90,12 @@ class _Memory:
 
 
 class Fitted(Struct, frozen=True, kw_only=True):
-    """A document that fits, and how it came to that.
+    """A document that fits, and what was done to make it fit.
 
-    ``violations`` are what the provider would have rejected before, ``repairs`` what was done about
-    it; ``hidden`` and ``reduced`` name the calls whose output is not shown whole. Ids are those of the
-    document, where it has any. ``window`` is None where nothing had to be done. ``memory`` serves the next
-    call that is given this one as `previous`.
+    ``violations`` lists what the provider would have rejected, ``repairs`` what was done about it; ``hidden``
+    and ``reduced`` name the calls whose output is not shown whole. Ids are those of the document, if it has
+    any. ``window`` is None if nothing had to be done. ``memory`` speeds up the next call if this value is
+    passed to it as `previous`.
     """
 
     payload: Any
@@ -144,7 +144,7 @@ def fitted_document(
     if before.tokens <= budget.limit and not document.violations:
         return Fitted(payload=payload, before=before, after=before, memory=memory)
     live = LiveWindow(manager.counter, manager.policy)
-    reduces = before.tokens > budget.limit  # what fits as it is needs mending only
+    reduces = before.tokens > budget.limit  # a document that fits needs repairs only
     added = 0
     while True:
         window = _window(document, live, budget.limit, added, reduces=reduces)
@@ -176,11 +176,11 @@ def fit(
     policy: Policy | None = None,
     previous: Fitted | None = None,
 ) -> T:
-    """Return a provider's messages within a budget of tokens, valid, and in the form in which they came.
+    """Return a provider's messages in their original format, valid and within a budget of tokens.
 
-    `messages` is the list that the SDK is given, or the whole request; it stays as it is. Its format is
-    detected unless it is named. Raise `ContextOverflow` if even the newest exchange does not fit.
-    What `previous` has in common with it, a result of `fitted`, is not parsed and counted again.
+    `messages` is the list that you would pass to the SDK, or the whole request; it is not modified. Its
+    format is detected unless you name it. Raise `ContextOverflow` if even the newest exchange does not fit.
+    `previous` is a result of `fitted`; what it has in common with `messages` is not parsed or counted again.
     """
     result: T = fitted(
         messages, budget, format=format, counter=counter, policy=policy, previous=previous
@@ -197,7 +197,7 @@ def fitted(
     policy: Policy | None = None,
     previous: Fitted | None = None,
 ) -> Fitted:
-    """Return what `fit` returns as `payload`, with how it came to that, for the next call's `previous`."""
+    """Return the result of `fit` as `payload`, with a report; pass it to the next call as `previous`."""
     check_kind("fit(previous)", previous, Fitted, optional=True)
     limits = budget if isinstance(budget, Budget) else Budget(budget)
     is_json = strict_json.is_plain(messages)
@@ -212,7 +212,7 @@ def fitted(
 
 
 def _bytes_in(value: Any) -> Iterator[tuple[str, bytes]]:
-    """Yield the bytes in what an SDK takes, by the text that stands for them in a document."""
+    """Yield the bytes objects in an SDK's input, each with the text that replaces it in a document."""
     if isinstance(value, bytes):
         yield plain(value), value
     elif isinstance(value, dict | list):
@@ -229,7 +229,7 @@ def _with_bytes(value: Any, data: Mapping[str, bytes]) -> Any:
 
 
 class _Document:
-    """A provider's document: its messages, its tools, and the shape in which it is written again."""
+    """A provider's document: its messages, its tools, and the shape to write it back in."""
 
     def __init__(self, payload: Any, format: Format, reader: _Reader) -> None:
         self.payload, self.format = payload, format
@@ -241,28 +241,28 @@ class _Document:
         self._names: dict[str, str] = {call.id: call.provider_id or call.id for call in calls}
 
     def window(self, live: LiveWindow, limit: int, *, reduces: bool) -> Window:
-        """Make the window of the document; a summary that is in it already is folded into the new one."""
+        """Make the window of the document; a summary already in it is folded into the new one."""
         live.under(Budget(limit))
         limits = live.limits if reduces else OutputLimits.unlimited()
         live.tally = Tally.of(self.messages, live.counter, limits, shared=True)
         return live.window(Head(tools=self.tools))
 
     def written(self, messages: Sequence[Message]) -> Any:
-        """Write messages as a document of the same shape that is as valid as it can be asked to be."""
+        """Write messages as a document of the same shape, valid as a request if the original was."""
         kept = self._enveloped(messages)
         if isinstance(self.payload, list) and self.format.rendering(kept).list_key is None:
             kept = self._enveloped(map(_spoken, messages))
         return self._in_order(rendered(kept, self.format, request=self.request).document)
 
     def defined(self, written: Any) -> Iterator[Repair]:
-        """Name the tools that the provider wants defined and the document used without a definition."""
+        """Yield the tools that the document used without a definition and that the provider requires."""
         known = {tool.name for tool in self.tools}
         for tool in self.format.tools(written):
             if tool.name not in known:
                 yield Repair(tool.name, "the least definition is added")
 
     def filled_in(self, window: Window) -> Iterator[Repair]:
-        """Yield what was added for something missing, beyond what the window's report lists."""
+        """Yield what was added in place of something missing, beyond what the window's report lists."""
         if OPENER in window.messages:
             yield Repair(OPENER.id, "the user's question is missing; a line takes its place")
         results = (one for message in self.messages for one in message.tool_results)
@@ -274,31 +274,31 @@ class _Document:
                     yield Repair(one.tool_call_id, "a call that is still open is answered as still running")
 
     def name(self, id: str) -> str:
-        """Return the document's own id of a call; for anything else, ours."""
+        """Return the document's own id of a call; any other id is returned as is."""
         return self._names.get(id, id)
 
     def calls_answered_by(self, ids: Sequence[str]) -> tuple[str, ...]:
-        """Name the calls that these messages answer."""
+        """Return the names of the calls that these messages answer."""
         some = set(ids)
         answers = (message.tool_results for message in self.messages if message.id in some)
         return tuple(self.name(one.tool_call_id) for results in answers for one in results)
 
     def _enveloped(self, messages: Iterable[Message]) -> list[Message]:
-        """Hand the document's own fields to the first message that is left, and to no other."""
+        """Give the document's own fields to the first remaining message, and to no other."""
         kept = [_with_envelope(message, UNSET, self.format.name) for message in messages]
         if kept and self.messages and (native := self.messages[0].native):
             kept[0] = mended(_with_envelope(kept[0], native.envelope, self.format.name))[0]
         return kept
 
     def _in_order(self, written: Any) -> Any:
-        """Put the fields of an object in the order in which they came."""
+        """Restore the original order of the fields of an object."""
         if not (isinstance(written, dict) and isinstance(self.payload, dict)):
             return written
         return {key: written[key] for key in [*self.payload, *written] if key in written}
 
 
 def _window(document: _Document, live: LiveWindow, limit: int, added: int, *, reduces: bool) -> Window:
-    """Make a window that leaves room for what the provider's form adds to it."""
+    """Make a window that leaves room for what the provider's format adds to it."""
     try:
         return document.window(live, max(1, limit - added), reduces=reduces)
     except ContextOverflow as error:
@@ -314,7 +314,7 @@ def _with_envelope(message: Message, envelope: dict[str, Any] | UnsetType | None
 
 
 def _spoken(message: Message) -> Message:
-    """Return a system message as a user message, for a list whose provider keeps `system` elsewhere."""
+    """Return a system message as a user message, for providers that keep `system` outside the list."""
     if message.role != "system":
         return message
     return Message.user(wire_text.notice(message.text), id=message.id, timestamp=message.timestamp)

@@ -1,4 +1,4 @@
-"""The frame: the two ends of a long text, and numbers for what is between them.
+"""The frame: the two ends of a long text, and numbers for what is omitted between them.
 
     [Data Truncated]
     Start: Line 1-50
@@ -7,10 +7,10 @@
     End: Line 8051-8100
     …
 
-Numbers are 1-based and inclusive, and head + omitted + tail is the whole. Kept text stands as it
-was, with its own line ends; a newline is added only where the frame's next words would touch it.
-``framed`` keeps as much as its limit allows: all the lines asked for; else fewer of them; else, for
-giant lines, characters; else none, which is the bare frame.
+Numbers are 1-based and inclusive, and head + omitted + tail is the whole. Kept text is unchanged, with
+its own line endings; a newline is added only where the frame's next words would touch it. ``framed``
+keeps as much as its limit allows: all the lines wanted; or else fewer lines; or else, for giant lines,
+characters; or else nothing, which is the bare frame.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from .text import exceeds, widest
 __all__ = ["BARE", "Frames", "bare", "framed"]
 
 BARE = 64
-"""Characters that a bare frame never exceeds (beside its note), for any length of up to 17 digits."""
+"""The most characters of a bare frame (without its note), for any length of up to 17 digits."""
 
-_DENSEST = 8  # characters kept at each end for a token allowed: twice ordinary text, not a megabyte of spaces
-_LONGEST_CLUSTER = 32  # characters that are kept together at most; a cut goes through longer ones
+_DENSEST = 8  # characters kept at each end per token: twice ordinary text, not a megabyte of spaces
+_LONGEST_CLUSTER = 32  # characters that are kept together; longer clusters are split
 
 Unit = Literal["Line", "Character"]
 
 
 class Frames(Struct, frozen=True):
-    """How frames are made: lines wanted at each end, and a note that comes last."""
+    """How frames are made: the lines wanted at each end, and a note that comes last."""
 
     head: int
     tail: int
@@ -45,7 +45,7 @@ class Frames(Struct, frozen=True):
 
 
 class _Ends(Protocol):
-    """The ends of one text, each reaching at most so many characters into it."""
+    """The two ends of a text; `frame` keeps at most `reach` characters of each."""
 
     @property
     def most(self) -> int: ...
@@ -76,7 +76,7 @@ class _FrameLines(Struct, frozen=True):
 
 
 class _Characters(Struct, frozen=True):
-    """Characters at both ends, none torn from the ones it combines with."""
+    """Characters at both ends, without splitting combining sequences."""
 
     text: str
     note: str

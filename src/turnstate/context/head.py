@@ -1,7 +1,7 @@
-"""The head: what is sent besides the messages of a conversation, whatever is cut of them.
+"""The head: what is sent besides the messages of a conversation, however much of it is cut.
 
-What changes with the session is sent before the messages. What changes with each turn, the recalled memory,
-is sent before the question of the turn, behind everything that a prompt cache can reuse.
+What changes with the session is sent before the messages. The recalled memory, which changes with each turn,
+is sent before the question of the turn, after everything that a prompt cache can reuse.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Head(Value, frozen=True, kw_only=True):
     """System prompt, facts about the user, sticky context, recalled memory, tool definitions.
 
     Prompt and bootstrap are system messages. Context and memory are data, one user message each: context
-    before the first message that is kept, memory before the newest message of the user. Memory belongs to
-    a turn: ask for it once when the user speaks, and pass the same text until the user speaks again.
+    before the first kept message, memory before the newest user message. Memory belongs to a turn: recall it
+    once for each user message, and pass the same text until the next one.
     """
 
     system: str | None = None
@@ -74,20 +74,20 @@ def _data(text: str, name: str) -> Message:
     return Message.user(text, id=derived(name, text), timestamp=UNKNOWN_TIME)
 
 
-# The preface: the head as messages with their costs, counted once for as long as the head stays.
+# The preface: the head as messages with their costs, counted once while the head stays the same.
 
 
 OPENER = Message.user("[The conversation goes on from here.]", id=derived("opener"), timestamp=UNKNOWN_TIME)
-"""Sent in place of a question, since every provider wants the user first."""
+"""Sent in place of a question, since every provider requires a user message first."""
 
 _Row = tuple[Category, Message, int]
 
 
 class Preface:
-    """The messages before the conversation: system messages, then context, and the tools beside them.
+    """The messages before the conversation (system messages, then context), and the tools.
 
-    The leading system messages of the conversation are among them, without a summary that they end with;
-    ``earlier`` is its text.
+    They include the leading system messages of the conversation, without the summaries among them;
+    ``earlier`` is the text of those summaries.
     """
 
     def __init__(self, head: Head, leading: Sequence[Message], counter: Counter, template: str) -> None:
@@ -115,12 +115,12 @@ class Preface:
         return message_cost(OPENER, self._counter).tokens
 
     def fits(self, head: Head, leading: Sequence[Message]) -> bool:
-        """Return True if this is the preface of that head, tools compared byte by byte."""
+        """Return True if this is the preface of that head, comparing tools byte by byte."""
         same = self.head == head and self.leading == len(leading)
         return same and self.tools_sent == _as_sent(head)
 
     def by_category(self) -> dict[str, int]:
-        """Return the tokens of each part of the head but the memory."""
+        """Return the tokens of each part of the head except the memory, which is 0."""
         found = {"system": 0, "bootstrap": 0, "context": 0, "memory": 0}
         for category, _, cost in self.systems + self.context:
             found[category] += cost
@@ -133,19 +133,19 @@ def _as_sent(head: Head) -> bytes:
 
 
 def check_tools(tools: object) -> None:
-    """Raise `InvalidSetting` for what are no tool definitions."""
+    """Raise `InvalidSetting` unless these are tool definitions."""
     for number, tool in enumerate(tools) if isinstance(tools, list | tuple) else [(0, tools)]:
         if not isinstance(tool, ToolSpec):
             refuse(f"tools[{number}]", tool, "a ToolSpec(name=…, description=…, input_schema=…)")
 
 
-# A summary that comes in: it is taken out of the messages, and folded by the next cut.
+# Incoming summaries: they are removed from the messages, and the next cut folds them in.
 
 
 def incoming(leading: Sequence[Message], template: str) -> tuple[list[Message], str]:
-    """Return leading system messages without the summaries among them, and the text of these as one.
+    """Return leading system messages without the summaries among them, and the summaries as one text.
 
-    A provider's document has no kinds: there a summary is recognized by the form of our templates.
+    A provider's document has no message kinds, so a summary in it is recognized by our templates.
     """
     found = [(message, _summary(message, template)) for message in leading]
     rest = [_without(message, template) if text else message for message, text in found]
@@ -153,7 +153,7 @@ def incoming(leading: Sequence[Message], template: str) -> tuple[list[Message], 
 
 
 def _summary(message: Message, template: str) -> str:
-    """Return the text of a summary, or of the one that a foreign system message ends with."""
+    """Return the text of a summary message, or of the summary at the end of a foreign system message."""
     last = message.parts[-1]
     if message.kind == "summary":
         return bare(template, message.text)
@@ -164,12 +164,12 @@ def _summary(message: Message, template: str) -> str:
 
 
 def _without(message: Message, template: str) -> Message | None:
-    """Return a system message without the summary at its end; None if there is nothing else in it."""
+    """Return a system message without the summary at its end; None if nothing else is in it."""
     parts, native = message.parts[:-1], message.native
     if not parts or message.kind == "summary":
         return None
     if native:
-        # Marks on the other blocks stay; an edit that would write the summary back does not.
+        # Marks on the other blocks stay; an edit that would write the summary back is dropped.
         labels = [one for one in map(label, (template, *TEMPLATES.values())) if one]
         edits = tuple(edit for edit in native.edits if not any(one in str(edit.to) for one in labels))
         native = structs.replace(native, edits=edits)

@@ -1,15 +1,15 @@
 """The live window: makes each request of a conversation at the cost of what is new in it.
 
-It keeps the tally of the conversation and the window that was sent last. Long outputs are shown by shares of
-a scale; budgets that are far apart have different scales, so it keeps a tally for each of the last few. The
-pure `StateManager.window` is a live window that is used once, so both give the same bytes.
+It keeps the tally of the conversation and the window that was sent last. The limits of long outputs are
+shares of a scale. Budgets that are far apart have different scales, so it keeps a tally for each of the last
+few. The pure `StateManager.window` is a live window that is used once, so both produce the same bytes.
 
-A window is made in four steps: of the decisions in force the cut that serves the limit is chosen and folded
+A window is made in four steps: the cut that serves the limit is chosen from the decisions in force and folded
 into a view; if that view does not fit, the collector plans what leaves or is hidden; the new decisions are
-folded in; and the result is checked. No window leaves here that a provider would reject. The rules that all
-providers share are: system messages first, then a user, every call answered once and at once, no answer
-without its call, no id twice. What holds here renders validly in every format. A window that grew is checked
-from where it grew.
+folded in; and the result is checked. No window that a provider would reject leaves this module. The rules
+that all providers share are: system messages first, then a user message; every call answered once and
+immediately; no answer without its call; no duplicate ids. A window that obeys them renders validly in every
+format. A window that grew is checked from where it grew.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from .window import Lead, Window, WindowReport, usage
 __all__ = ["LiveWindow", "check", "check_fit", "known_counts"]
 
 MOST_LANES = 4
-"""Scales whose tallies are kept, and cuts whose last windows are: two models that take turns, two more."""
+"""The number of scales with a tally, and of cuts with a last window: two alternating models, and two more."""
 
 
 class _Lane:
-    """What is kept for one scale: the tally, and the last windows that were sent, the newest last.
+    """What is kept for one scale: the tally, and the last windows that were sent, newest last.
 
-    A window grows out of the last one that was made from the same cut: two models that take turns have a
-    prompt cache each.
+    A window extends the last one that was made from the same cut: two alternating models have a prompt cache
+    each.
     """
 
     def __init__(self, sent: dict[str, Window] | None = None) -> None:
@@ -51,10 +51,10 @@ class _Lane:
     def remember(self, window: Window) -> None:
         name = _name(window.view.cut)
         others = [item for item in self.sent.items() if item[0] != name][1 - MOST_LANES :]
-        self.sent = {**dict(others), name: window}  # a new one: a thread may be reading the other
+        self.sent = {**dict(others), name: window}  # a new dict: a thread may be reading the old one
 
     def previous(self, cut: Cut | None) -> Window | None:
-        """Return the last window from a cut; if there is none, the last one of all."""
+        """Return the last window made from a cut, or else the last window of all."""
         return self.sent.get(_name(cut), self.latest)
 
     @property
@@ -69,8 +69,8 @@ def _name(cut: Cut | None) -> str:
 class LiveWindow:
     """Makes the windows of one conversation. Call `under` first, `grow` for new messages, then `window`.
 
-    Call `sent` with a window that was sent, so that the next ones grow out of it. ``stored`` says that a
-    store holds the whole outputs of tools, ``whole`` that the messages begin at the root.
+    Call `sent` with each window that was sent; the next ones extend it. Set ``stored`` if a store holds the
+    whole outputs of tools, ``whole`` if the messages begin at the root.
     """
 
     def __init__(self, counter: Counter, policy: Policy, *, stored: bool = False, whole: bool = True) -> None:
@@ -111,12 +111,12 @@ class LiveWindow:
         return self
 
     def sent(self, window: Window) -> None:
-        """Record that a window was sent: the next one is compared with it, and grows out of it."""
+        """Record that a window was sent: the next one is compared with it and extends it."""
         self._lanes.get(window.tally.limits, self._lane).remember(window)
         self._latest = window
 
     def restarted(self, counter: Counter | None = None, *, whole: bool = True) -> LiveWindow:
-        """Return one without a tally: other messages, another counter, or a thread still uses it."""
+        """Return a copy without a tally, for other messages, another counter, or while a thread uses it."""
         live = LiveWindow(counter or self.counter, self.policy, stored=self.stored, whole=whole)
         live._latest = self._latest.detached() if self._latest else None
         for limits, lane in self._lanes.items():
@@ -124,8 +124,8 @@ class LiveWindow:
         return live
 
     def grow(self, messages: Iterable[Message], counts: Iterable[tuple[Message, int]] = ()) -> None:
-        """Add messages; `counts` has the tokens of those that were counted before and need no reduction."""
-        tally, self.tally = self.tally, None  # an error leaves none rather than half of one
+        """Add messages; `counts` are those of messages that were counted before and need no reduction."""
+        tally, self.tally = self.tally, None  # an error leaves no tally rather than half of one
         if tally is None:
             tally = Tally.of(messages, self.counter, self.limits, stored=self.stored, counts=counts)
         else:
@@ -136,7 +136,7 @@ class LiveWindow:
         self.tally = tally
 
     def window(self, head: Head, decisions: Sequence[Decision] = ()) -> Window:
-        """Make the window of the conversation; `Window.decisions` has what had to be decided for it."""
+        """Make the window of the conversation; `Window.decisions` has the new decisions."""
         tally, limit = self._tally, self.limit
         preface, recall = self._preface(head), self._recall(head)
         standing = self._standing(decisions, preface)
@@ -180,7 +180,7 @@ class LiveWindow:
         return self.tally
 
     def _holding(self, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-        """Return the decisions in force; where all have to be read, only if there are others than before."""
+        """Return the decisions in force; if that requires reading them all, do so only if they changed."""
         if (found := since_cut(decisions)) is not None:
             return found
         given = tuple(decisions)
@@ -189,7 +189,7 @@ class LiveWindow:
         return self._in_force
 
     def _standing(self, decisions: Sequence[Decision], preface: Preface) -> tuple[Decision, ...]:
-        """Return the decisions in force; a summary that came with the messages is the first of them."""
+        """Return the decisions in force, beginning with a summary found among the messages, if any."""
         _, later = incoming(self._tally.summaries, self.policy.summary_template)
         text = f"{preface.earlier} {later}".strip()
         return self._holding((carried(text), *decisions) if text else decisions)
@@ -212,7 +212,7 @@ class LiveWindow:
     def _served(
         self, standing: tuple[Decision, ...], preface: Preface, recall: Shown | None
     ) -> tuple[View, Lead]:
-        """Return the view of the first cut that serves the limit and fits, or of the last that was tried."""
+        """Return the view of the first cut that serves the limit and fits, or of the last one tried."""
         cuts = serving(standing, self.limit, self.policy, whole=self.whole)
         tried: list[Cut | None] = [*cuts] or [None]
         for cut in tried[:-1]:
@@ -235,7 +235,7 @@ class LiveWindow:
     def _lead(self, preface: Preface, view: View, recall: Shown | None) -> Lead:
         tally, previous = self._tally, self._lane.previous(view.cut)
         if tally.turns and tally.turns[-1] >= view.kept:
-            recall = None  # it stands among the messages
+            recall = None  # it is among the messages
         same = previous and previous.preface is preface and previous.tally is tally
         if previous and same and previous.leads_into(view, recall):
             return previous.lead
@@ -250,7 +250,7 @@ class LiveWindow:
         return self._tally.exceeds(view.kept, int(share * self.limit) - lead.tokens - inside + view.saved)
 
     def _plan(self, view: View, preface: Preface, lead: Lead, recall: Shown | None) -> Plan | None:
-        """Return what leaves or is hidden: above the limit, or from the share of it that the policy says."""
+        """Return what leaves or is hidden: above the limit, or above the policy's share of it."""
         tally, policy = self._tally, self.policy
         over = self._exceeds(view, lead, recall)
         if not over and (policy.mask_at >= 1 or not self._exceeds(view, lead, recall, policy.mask_at)):
@@ -266,7 +266,7 @@ class LiveWindow:
         return (plan if over else hiding)(tally, view, space, policy)
 
     def _is_scale_due(self, view: View, standing: tuple[Decision, ...]) -> bool:
-        """Return True if outputs are shown as the scale has it, and no decision names it yet."""
+        """Return True if the shown outputs depend on the scale, and no decision names the scale yet."""
         tally = self._tally
         if not tally.limits.scale or named_scale(standing, self.limit, self.policy):
             return False
@@ -277,9 +277,9 @@ class LiveWindow:
 def known_counts(
     messages: Sequence[Message], sizes: Sequence[tuple[int, int]], limits: OutputLimits
 ) -> list[tuple[Message, int]]:
-    """Return the messages whose stored count holds: counted whole, and too short to be reduced.
+    """Return the messages whose stored count is valid: counted whole, and too short to be reduced.
 
-    `sizes` are the stored tokens and bytes of each. No output has more tokens than its message.
+    `sizes` are the stored tokens and bytes of each message. No output has more tokens than its message.
     """
     soft, pairs = limits.soft, zip(messages, sizes, strict=True)
     return [
@@ -302,11 +302,11 @@ def _unrecorded(tally: Tally, view: View, decisions: Sequence[Decision]) -> list
     return [answer for answer in reversed(given) if answer.call not in recorded]
 
 
-# The check: what every provider demands, in terms of messages.
+# The check: what every provider requires, in terms of messages.
 
 
 def check(messages: Sequence[Message], known: int = 0) -> None:
-    """Raise `InvalidConversation` if a window breaks a rule; its first `known` messages are sound."""
+    """Raise `InvalidConversation` if a window breaks a rule; its first `known` messages are valid."""
     start = min(known, len(messages))
     while start > 0 and messages[start - 1].role == "tool":  # back to the last calls: nothing is open before
         start -= 1
@@ -334,7 +334,7 @@ def check(messages: Sequence[Message], known: int = 0) -> None:
 
 
 def check_fit(tokens: int, limit: int) -> None:
-    """Raise `InvalidConversation` if a window has more tokens than it may."""
+    """Raise `InvalidConversation` if a window has more tokens than its limit."""
     if tokens > limit:
         raise InvalidConversation(f"the window came out too long: {tokens:,} tokens of {limit:,}")
 

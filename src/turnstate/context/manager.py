@@ -1,7 +1,8 @@
-"""The State Manager: pure functions of the messages and settings that it is given.
+"""The State Manager: pure functions of the messages and settings passed to it.
 
-It holds a counter and a policy, and nothing between calls. ``window`` takes a list, or the tally of one
-that grows; both give the same bytes, since the one is made from the other. The work is in `live_window`.
+It holds a counter and a policy, and keeps nothing between calls. ``window`` takes a list, or the tally of a
+list that grows; both produce the same bytes, since a list is turned into a tally first. The work is done in
+`live_window`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 
 class StateManager:
-    """Makes windows that fit, validate, and keep the prompt cache; keeps nothing itself."""
+    """Makes windows that fit, validate, and preserve the prompt cache; holds no state of its own."""
 
     def __init__(self, counter: str | Counter = "o200k_base", policy: Policy | None = None) -> None:
         check_kind("StateManager(policy)", policy, Policy, optional=True)
@@ -45,7 +46,7 @@ class StateManager:
         return conversation_cost(_checked(messages), self.counter, _all_of(ToolSpec, "tools", tools))
 
     def append(self, messages: Sequence[Message], message: Message) -> list[Message]:
-        """Add a message, or refuse a result that no call awaits."""
+        """Return the list with the message added; raise `InvalidMessage` for a result that no call awaits."""
         return appended(_checked(messages), *_checked([message]))
 
     def tally(
@@ -57,10 +58,10 @@ class StateManager:
         counts: Iterable[tuple[Message, int]] = (),
         decisions: Sequence[Decision] = (),
     ) -> Tally:
-        """Build the tally of a conversation, to be grown with `add` and given to `window`.
+        """Build the tally of a conversation, to grow with `add` and to pass to `window`.
 
-        `stored` says that a store holds the whole outputs; `counts` are those of messages that were
-        counted before and need no reduction; `decisions` are those that were recorded so far.
+        Set `stored` if a store holds the whole outputs. `counts` are the tokens of messages that were counted
+        before and need no reduction; `decisions` are those recorded so far.
         """
         counts = _all_of(tuple, "counts", counts)
         for pair in counts:
@@ -78,7 +79,7 @@ class StateManager:
         decisions: Sequence[Decision] = (),
         previous: Window | None = None,
     ) -> Window:
-        """Make the window of a conversation, and say what had to be decided for it."""
+        """Make the window of a conversation; `Window.decisions` has the new decisions."""
         check_kind("head", head, Head, optional=True)
         check_kind("previous", previous, Window, optional=True)
         live = self._live(messages, budget, decisions)
@@ -106,7 +107,7 @@ class StateManager:
         head: Head | None = None,
         decisions: Sequence[Decision] = (),
     ) -> Tiers:
-        """Say which message belongs to which tier, and what every category costs."""
+        """Return the tier of each message, and the tokens of every category."""
         window = self.window(messages, budget, head=head, decisions=decisions)
         return tiers(window, self.policy)
 
@@ -143,7 +144,7 @@ def _checked(messages: Iterable[Message]) -> Sequence[Message]:
 
 
 def _under(live: LiveWindow, budget: Budget, decisions: Sequence[Decision]) -> LiveWindow:
-    """Prepare a window; what is no decision is looked for if that fails, since there may be thousands."""
+    """Prepare a window; check the types of decisions only if that fails, since there may be thousands."""
     try:
         return live.under(budget, decisions)
     except (AttributeError, KeyError, TypeError):
@@ -152,7 +153,7 @@ def _under(live: LiveWindow, budget: Budget, decisions: Sequence[Decision]) -> L
 
 
 def _all_of(kind: type[T] | UnionType, setting: str, given: Iterable[T]) -> Sequence[T]:
-    """Return values as a sequence; raise `InvalidSetting` unless all of them are of a kind."""
+    """Return values as a sequence; raise `InvalidSetting` unless all of them have the given type."""
     if not isinstance(given, Iterable):
         refuse(setting, given, "a sequence")
     listed = given if isinstance(given, Sequence) else list(given)

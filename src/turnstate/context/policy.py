@@ -1,7 +1,7 @@
-"""The policy: every number and text that decides how a window is made, in one value.
+"""The policy: every number and text that determines how a window is made, in one value.
 
 A recorded cut names the policy it was made under by its ``fingerprint``, for people who wonder why it was
-made; it is used under any policy while its window fits.
+made. The cut is used under any policy while its window fits.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .summary_text import LANGUAGES, SLOT, TEMPLATES, Language
 __all__ = ["COUNTED_WHOLE", "Budget", "OutputLimits", "Policy", "Reduction", "check_budget", "step"]
 
 NEAREST = 0.8
-"""Of a limit: what was decided for this part of it still holds, so that a budget may move by a tenth."""
+"""The share of a limit above which decisions for smaller limits still hold: a budget may move by a tenth."""
 
 LONGEST_TEMPLATE = 1_000
-"""Characters; what is longer would take the room of the summary itself."""
+"""In characters; a longer template would take the room of the summary itself."""
 
 COUNTED_WHOLE = 4_000
-"""Bytes up to which a tool message is counted without reduction, which depends on the reader's budget."""
+"""The most bytes of a tool message counted without reduction, which depends on the reader's budget."""
 
 _BATCH = 3  # times the share of one output: the rest of the budget is for the head and the question
 
@@ -38,7 +38,7 @@ class Reduction(Value, frozen=True, kw_only=True):
     tail: int = 50
     soft_tokens: int = 4_000  # together with more than head + tail lines
     hard_tokens: int = 16_000  # whatever the number of lines
-    share: float = 0.25  # neither limit is more than this part of the budget
+    share: float = 0.25  # neither limit is more than this share of the budget
 
     def __post_init__(self) -> None:
         check_whole("Reduction.head", self.head, least=1)
@@ -49,14 +49,14 @@ class Reduction(Value, frozen=True, kw_only=True):
 
 
 def step(budget_limit: int) -> int:
-    """Return the largest power of two within a limit: the scale where no decision names one."""
+    """Return the largest power of two within a limit: the scale if no decision names one."""
     return 1 << max(0, budget_limit.bit_length() - 1)
 
 
 class OutputLimits(Value, frozen=True):
-    """What an output may have: lines at each end, and tokens; and a batch of outputs.
+    """The limits of an output (lines at each end, and tokens) and of a batch of outputs.
 
-    ``scale`` is what the shares are taken of, a power of two; 0 if nothing is reduced.
+    ``scale`` is the amount that shares refer to, a power of two; 0 if nothing is reduced.
     """
 
     head: int
@@ -72,7 +72,7 @@ class OutputLimits(Value, frozen=True):
 
     @classmethod
     def of(cls, reduction: Reduction, budget_limit: int) -> OutputLimits:
-        """Return the limits under a budget, or of a scale; they depend on its step only."""
+        """Return the limits for a budget or a scale; they depend only on its step."""
         whole = step(budget_limit)
         most = max(1, int(whole * reduction.share))
         soft, hard = min(reduction.soft_tokens, most), min(reduction.hard_tokens, most)
@@ -88,19 +88,19 @@ class Policy(Value, frozen=True, kw_only=True):
     """How a window is made; the defaults suit an agent with tools."""
 
     lock_turns: int = 5  # the newest turns are kept whole …
-    lock_turns_at_most: int = 10  # … and more of them where they fit
-    hard_lock: int = 10  # the newest messages, when even these turns are too much
-    warn_at: float = 0.85  # from this part of the budget on, the summary of the coming cut is prepared …
-    compact_at: float = 0.95  # … and from here on it is put in, once a model has written it
-    mask_at: float = 1.0  # from here on, old tool output is hidden where that is worth it
-    low_water: float = 0.6  # a cut frees this much at once, so that the next one is far away
-    mask_gain: float = 0.1  # masking old tool output must free this part of the budget to be worth a cache
+    lock_turns_at_most: int = 10  # … and up to this many if they fit
+    hard_lock: int = 10  # the newest messages that are kept if even these turns are too much
+    warn_at: float = 0.85  # from this share of the budget on, the summary of the next cut is prepared …
+    compact_at: float = 0.95  # … and from this share on it is used, once a model has written it
+    mask_at: float = 1.0  # from this share on, old tool output is hidden if that is worth it
+    low_water: float = 0.6  # a cut shrinks the window to this share, so that the next cut is far away
+    mask_gain: float = 0.1  # masking must free this share of the budget to be worth a cache miss
     strict: bool = False  # raise instead of relaxing the turn lock
     reduction: Reduction = Reduction()
-    language: Language = "en"  # of digests, and of the template where it is ours: en, ja or zh
+    language: Language = "en"  # of digests, and of the template if it is ours: en, ja or zh
     summary_template: str = TEMPLATES["en"]
     summary_tokens: int = 1_000
-    summary_share: float = 0.1  # nor more than this part of the budget …
+    summary_share: float = 0.1  # and at most this share of the budget …
     summary_least: int = 40  # … but enough to say that something was cut
 
     def __post_init__(self) -> None:
@@ -133,19 +133,19 @@ class Policy(Value, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        """Name the policy by what it says."""
+        """A hash that identifies the policy by its content."""
         return hashlib.blake2b(msgspec.json.encode(self), digest_size=8).hexdigest()
 
     def serves(self, made_for: int, limit: int) -> bool:
-        """Return True if what was decided for one limit holds under another: that one is not much larger.
+        """Return True if decisions for one limit hold under another, which must not be much larger.
 
-        A new cut fills its limit up to the low-water mark. Where that is more than an earlier cut could
-        ever show, the earlier one hides history that there is room for.
+        A new cut fills its limit up to the low-water mark. If that is more than an earlier cut could ever
+        show, the earlier cut hides history that there is room for.
         """
         return made_for > min(self.low_water, NEAREST) * limit
 
     def are_near(self, one: int, other: int) -> bool:
-        """Return True if what was decided for either limit holds under the other."""
+        """Return True if decisions for either limit hold under the other."""
         return self.serves(one, other) and self.serves(other, one)
 
     def summary_cap(self, limit: int) -> int:
@@ -157,11 +157,11 @@ class Policy(Value, frozen=True, kw_only=True):
 
 
 class _ModelWindow(Value, frozen=True):
-    window: int  # in a class of its own, since msgspec makes all fields of a class keyword-only or none
+    window: int  # a separate class, since msgspec makes all fields of a class keyword-only or none
 
 
 class Budget(_ModelWindow, frozen=True, kw_only=True):
-    """A model's window, and the part of it that is kept for the answer."""
+    """A model's window, and the part of it that is reserved for the answer."""
 
     UNLIMITED: ClassVar[Budget]
     output: int = 0
@@ -175,7 +175,7 @@ class Budget(_ModelWindow, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, model: ModelInfo) -> Budget:
-        """Return the budget of a model, its whole output limit reserved (at most half of the window)."""
+        """Return the budget of a model, reserving its whole output limit (at most half of the window)."""
         check_kind("Budget.of(model)", model, ModelInfo)
         return cls(model.context_window, output=min(model.output_limit, model.context_window // 2))
 
@@ -189,7 +189,7 @@ Budget.UNLIMITED = Budget(TOKENS)
 
 
 def check_budget(budget: object, *, optional: bool = False) -> None:
-    """Raise `InvalidSetting` for what is no budget; a number is a budget's window."""
+    """Raise `InvalidSetting` unless this is a budget; for a number, suggest a budget with that window."""
     if not (isinstance(budget, Budget) or (optional and budget is None)):
         is_window = type(budget) is int and 0 < budget <= TOKENS
         example = f"Budget({budget})" if is_window else "Budget(window=128_000, output=8_000)"

@@ -1,14 +1,14 @@
 """Reduction: a very long tool output, shown by its two ends.
 
-An output is too long when it has more than head + tail lines and more tokens than the soft limit,
-or more tokens than the hard limit whatever its lines. What is shown then is a `frame` that fits the
-limit which was exceeded. Frames are not recognized by their words, which any tool could print: a
+An output is too long if it has more than head + tail lines and more tokens than the soft limit,
+or more tokens than the hard limit regardless of its lines. It is then shown as a `frame` that fits
+the limit that it exceeded. Frames are not recognized by their words, which any tool could print: a
 frame is left alone because it is within the limits, and what the limits cannot hold becomes a bare
-frame, which is shorter than anything that is ever reduced. So reducing twice is reducing once.
+frame, which is shorter than anything that is ever reduced. So reduction is idempotent.
 
-The log keeps the whole output. Nothing but the results' text changes: ids, errors, media and order
-stay. All texts of one result share its limit, the short ones first, so that a line of comment
-beside a huge log stays whole.
+The log keeps the whole output. Only the results' text changes: ids, errors, media and order stay.
+All texts of one result share its limit, the short ones first, so that a one-line comment beside a
+huge log stays whole.
 
 The outputs of one batch of calls share a limit as well. Each output gets the same share, and what the
 short ones do not use goes to the long ones. `share` computes it and `shortened` applies it.
@@ -46,10 +46,10 @@ __all__ = [
 ]
 
 MASK = "[Old tool output hidden.]"
-"""What is shown for an output that is no longer worth its tokens."""
+"""The line that replaces an output that is no longer worth its tokens."""
 
 _INDENT = 2
-_MOST_INDENTATION = 64 * 1024 * 1024  # characters; a small document, deeply nested, would fill the memory
+_MOST_INDENTATION = 64 * 1024 * 1024  # characters; a small but deeply nested document would fill the memory
 
 Texts = tuple[str, ...]
 Handle = Callable[[ToolCallResult], str]
@@ -64,7 +64,7 @@ def reduced(
 ) -> Message:
     """Return a tool message with its long outputs framed; any other message unchanged.
 
-    ``handle`` gives the id under which a store holds a whole output; the frame's last line has it.
+    ``handle`` returns the id under which a store holds the whole output; the frame's last line shows it.
     """
     if message.role != "tool":
         return message
@@ -82,7 +82,7 @@ def shortened(
     *,
     handle: Handle | None = None,
 ) -> Message:
-    """Return a tool message as `shown`, but with at most `each` tokens of text in every output.
+    """Return a tool message like `shown`, but with at most `each` tokens of text in every output.
 
     Longer outputs are framed again from the whole `message`. An output that `each` tokens cannot hold
     becomes the bare frame.
@@ -99,14 +99,14 @@ def shortened(
 
 
 def output_tokens(message: Message, counter: Counter) -> list[int]:
-    """Count the text of each output of a tool message."""
+    """Return the tokens of text in each output of a tool message."""
     return [tokens(_sent_texts(result.result), counter) for result in message.tool_results]
 
 
 def share(sizes: Sequence[int], least: Sequence[int], room: int) -> int | None:
-    """Return the tokens that each output may have so that all fit the room; None if they cannot.
+    """Return the tokens that each output may have for all to fit the room; None if they cannot.
 
-    `sizes` are the tokens that the outputs have now, `least` those of their bare frames.
+    `sizes` are the current tokens of the outputs, `least` those of their bare frames.
     """
     if sum(least) > room:
         return None
@@ -118,19 +118,19 @@ def share(sizes: Sequence[int], least: Sequence[int], room: int) -> int | None:
 
 
 def output_id(message: Message, result: ToolCallResult) -> str:
-    """Name an output by its message, and by its call where the message answers several."""
+    """Name an output by its message, and also by its call if the message answers several."""
     return message.id if len(message.tool_results) == 1 else f"{message.id}/{result.tool_call_id}"
 
 
 def note_of(id: str) -> str:
-    """Return the line that says under which id a store holds a whole output."""
+    """Return the line that shows the id under which a store holds the whole output."""
     return f"[Full output: {id}]"
 
 
 def masked(message: Message, handle: Handle | None = None) -> Message:
     """Return a tool message with a line in place of each output; ids and errors stay.
 
-    ``handle`` returns the id under which a store holds a whole output; a second line has it.
+    ``handle`` returns the id under which a store holds the whole output; a second line shows it.
     """
     results = (
         msgspec.structs.replace(result, result=f"{MASK}\n{note_of(handle(result))}" if handle else MASK)
@@ -140,7 +140,7 @@ def masked(message: Message, handle: Handle | None = None) -> Message:
 
 
 def output_texts(result: Any) -> Texts:
-    """Return the texts of a result whose lines a frame numbers: structured ones as indented JSON."""
+    """Return the texts of a result as frames number their lines: structured results as indented JSON."""
     if _is_structured(result):
         return (_indented(result),)
     return _sent_texts(result)
@@ -173,7 +173,7 @@ def _with_results(message: Message, results: Sequence[ToolCallResult]) -> Messag
 
 
 class _Rule(msgspec.Struct, frozen=True):
-    """What is shown of texts that are too long."""
+    """The rule for what is shown of texts that are too long."""
 
     counter: Counter
     limits: OutputLimits
@@ -182,7 +182,7 @@ class _Rule(msgspec.Struct, frozen=True):
         return sum(map(lines.count, texts)) > self.limits.head + self.limits.tail
 
     def short(self, as_sent: Texts, shown: Texts, frames: Frames) -> Texts:
-        """Return texts cut to the limit that they exceed, or as short as frames can make them."""
+        """Return texts cut to the limit that they exceed, or else as short as frames can make them."""
         if not self.has_many_lines(shown):
             short = self._shared(shown, self.limits.hard, frames)
             if self._is_within_hard(short):
@@ -193,12 +193,12 @@ class _Rule(msgspec.Struct, frozen=True):
         return tuple(self._bare(*pair, frames) for pair in zip(as_sent, shown, strict=True))
 
     def _is_within_hard(self, short: Texts) -> bool:
-        """Return True if texts are within the hard limit, and the soft one does not apply to them."""
+        """Return True if texts are within the hard limit, and within the soft one if it applies to them."""
         limit = self.limits.soft if self.has_many_lines(short) else self.limits.hard
         return not exceeds(short, limit, self.counter)
 
     def _shared(self, shown: Texts, limit: int, frames: Frames) -> Texts:
-        """Let the texts share a limit: each gets an equal part of what shorter ones have left."""
+        """Let the texts share a limit: each gets an equal part of what the shorter ones leave."""
         if len(shown) == 1 and _is_reducible(shown[0], frames):
             return (framed(shown[0], limit, self.counter, frames),)
         short = list(shown)
@@ -242,7 +242,7 @@ def _with_texts(result: Any, texts: Texts) -> Any:
 
 
 def _indented(result: Any) -> str:
-    """Write a structured result as indented JSON, its keys in their order."""
+    """Write a structured result as indented JSON, with its keys in order."""
     compact = long_json.encode(result)
     if sum(_indentation(result)) > _MOST_INDENTATION:
         return compact.decode()
@@ -250,7 +250,7 @@ def _indented(result: Any) -> str:
 
 
 def _indentation(value: Any) -> Iterator[int]:
-    """Yield the characters of indentation, level by level."""
+    """Yield the number of characters of indentation, level by level."""
     level, depth = [value], 0
     while level:
         yield 2 * _INDENT * depth * len(level)  # a container's closing bracket has a line too

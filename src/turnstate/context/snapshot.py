@@ -1,7 +1,7 @@
-"""Snapshots: a conversation as one JSON document, for a restart that remembers.
+"""Snapshots: a conversation as one JSON document, to continue from after a restart.
 
-The keys are those of the specification, exactly: version, timestamp, tokenCount, messages, and a
-summary where there is one. Whatever else is to be kept goes under one key, ``extension``.
+The keys are exactly those of the specification: version, timestamp, tokenCount, messages, and a
+summary if there is one. Everything else goes under one key, ``extension``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ContextSnapshot(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, data: bytes | str) -> ContextSnapshot:
-        """Read a snapshot strictly; anything that is not one is refused with the path to the fault."""
+        """Read a snapshot strictly; raise an error with the path to the fault if it is not a snapshot."""
         document = strict_json.read(data)
         if not isinstance(document, dict):
             raise InvalidPayload("a snapshot is an object", path="$")

@@ -1,11 +1,11 @@
-"""The summary: the one message in place of everything that was cut.
+"""The summary: the one message that replaces everything that was cut.
 
     a cut ──► digest, at once ───────────────► rendered(text, template) ──► in the window
        └────► request ──► a model ──► accepted ──► with_facts ──► takes the digest's place
 
-This is the pure half of it: no model is called here. Whoever calls one counts its failures, and
-after three in a row leaves it alone, so that a broken model costs a session three requests and not
-one a turn. A summary is recognized by its kind, never by its text, except in a provider's document.
+This is the pure half: no model is called here. The caller counts a model's failures and stops asking
+after three in a row, so a broken model costs a session three requests, not one per turn. A summary
+is recognized by its kind, never by its text, except in a provider's document.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 
 Reason = Literal["empty", "error", "longer", "over-cap", "late", "cut-off"]
 
-CUTTABLE = 2  # times the cap: what is longer than that did not follow the request at all
+CUTTABLE = 2  # times the cap: a longer text did not follow the request at all
 
 _FENCED = re.compile(r"```[\w-]*\n(?P<inside>.*)\n```", re.DOTALL)
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>\s*", re.DOTALL)
@@ -79,7 +79,7 @@ _FAULTS = (
 
 
 class Refusal(Value, frozen=True):
-    """Why a summary is thrown away, as a word for code and a sentence for people."""
+    """Why a summary is rejected, as a word for code and a sentence for people."""
 
     reason: Reason
     text: str
@@ -96,11 +96,11 @@ def accepted(
     cap: int | None = None,
     covers: tuple[MessageId, MessageId] | None = None,
 ) -> str | Refusal:
-    """Return a model's summary as it may be used, or the reason why not.
+    """Return a model's summary in usable form, or the reason why it is rejected.
 
-    `replaced_tokens` is the cost of the messages that it replaces; `facts` is what will be beside the
-    text, within the same cap; `cap` is the request's unless the budget has changed since; `covers` is
-    what the cut covers now, where that may have changed.
+    `replaced_tokens` is the cost of the messages that it replaces; `facts` is the text that will accompany
+    it, within the same cap; pass `cap` if the budget has changed since the request; `covers` is what the cut
+    covers now, if that may have changed.
     """
     if covers is not None and covers != request.covers:
         return Refusal("late", "the cut has moved on since the summary was asked for")
@@ -119,7 +119,7 @@ def accepted(
 
 
 def _fitted(words: str, limit: int, tokens: Callable[[str], int]) -> str | Refusal:
-    """Cut a text that is a little over the limit where a line or a sentence ends."""
+    """Cut a text that is a little over the limit at the end of a line or sentence."""
     cost = tokens(words)
     if cost <= limit:
         return words
@@ -133,7 +133,7 @@ def _fitted(words: str, limit: int, tokens: Callable[[str], int]) -> str | Refus
 
 
 def _unwrapped(text: str, template: str) -> str:
-    """Take off what models put around a summary, however often."""
+    """Remove what models put around a summary, however often."""
     words, before = visible(strict_json.clean(text)).strip(), ""
     while words != before:
         before = words
@@ -147,7 +147,7 @@ def _unwrapped(text: str, template: str) -> str:
 
 
 def _inside_json(words: str) -> str:
-    """Return the text of ``{"summary": …}``; any other JSON unchanged, to be refused."""
+    """Return the text of ``{"summary": …}``; any other JSON stays as it is and is refused later."""
     found = _json(words)
     summary = found.get("summary") if isinstance(found, dict) else None
     return summary.strip() if isinstance(summary, str) else words
@@ -178,18 +178,18 @@ MOST_FAILURES = 3
 
 
 def text_cap(cut: Cut, policy: Policy) -> int:
-    """Return the tokens that the text of a cut's summary may take, the template included."""
+    """Return the tokens that the text of a cut's summary may take, including the template."""
     return (cut.cap or policy.summary_cap(cut.limit)) - MESSAGE_FRAME
 
 
 def facts_of(cut: Cut, counter: Counter, policy: Policy, *, words: str = "") -> str:
     """Return what code knows of the messages that a cut covers, in at most half of the summary's cap.
 
-    If words are given already, the facts take no more than these leave of the cap.
+    If `words` is given, the facts take no more than the words leave of the cap.
     """
     try:
         known = Digest.from_json(cut.digest)
-    except InputError:  # written elsewhere; the words are used alone
+    except InputError:  # written elsewhere; only the words are used
         return ""
     cap, template = text_cap(cut, policy), policy.summary_template
     room = cap // 2
@@ -199,35 +199,35 @@ def facts_of(cut: Cut, counter: Counter, policy: Policy, *, words: str = "") -> 
 
 
 def with_facts(summary: Summary, cut: Cut, counter: Counter, policy: Policy) -> Summary:
-    """Return a model's summary with the facts of its cut beside it."""
+    """Return a model's summary with the facts of its cut added."""
     if summary.facts is not None:
         return summary
     return structs.replace(summary, facts=facts_of(cut, counter, policy, words=summary.text))
 
 
 class Failures(Value, frozen=True):
-    """How often in a row a model failed to summarize, and why it did last."""
+    """How often in a row a model failed to summarize, and the last reason."""
 
     count: int = 0
     last: str = ""
 
     @property
     def may_try(self) -> bool:
-        """Whether the model is asked again."""
+        """True if the model may be asked again."""
         return self.count < MOST_FAILURES
 
     @property
     def notice(self) -> str:
-        """The notice to the user once the model is no longer asked; empty before."""
+        """The notice to the user once the model is no longer asked; empty before that."""
         if self.may_try:
             return ""
         failed = f"The model failed to summarize {self.count} times in a row ({self.last})"
         return f"{failed}; digests are used instead."
 
     def failed(self, why: str | Refusal) -> Failures:
-        """Count a failure."""
+        """Return the failures with one more."""
         return Failures(self.count + 1, why.text if isinstance(why, Refusal) else why)
 
     def succeeded(self) -> Failures:
-        """Start again from none."""
+        """Return a fresh count, without failures."""
         return Failures()

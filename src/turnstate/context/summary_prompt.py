@@ -1,9 +1,9 @@
-"""Briefing a model: the request that asks it to summarize what was cut.
+"""The summary prompt: the request that asks a model to summarize what was cut.
 
-The prompt has fixed sections, in the order of their use to the agent that continues, so that a
-text which must be cut loses the least. The conversation is data: it is between marks that follow
-from the data itself and never occur in it, and the model is told to obey nothing in there. Facts
-that code has computed are given to it, since a model's memory of ids and paths is not to be trusted.
+The prompt has fixed sections, ordered by their use to the agent that continues, so a summary that must
+be cut loses the least. The conversation is data: it is enclosed in marks that are derived from the data
+itself and never occur in it, and the model is told to obey nothing in there. The prompt includes facts
+that code has computed, since a model's memory of ids and paths cannot be trusted.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from .summary_text import line, visible, word
 
 __all__ = ["MOST_CHARS", "SECTIONS", "SummaryRequest", "excerpt", "request", "shortened"]
 
-# An excerpt: messages as plain text for a model to read, in bounded room.
+# An excerpt: messages as plain text for a model to read, in bounded space.
 
 
-MOST_CHARS = 2_000  # of one message: beyond that it is mostly output, whose ends tell most
-LEAST_CHARS = 200  # below that a message says too little to be worth its place
-_FIRST_SHARE = 4  # of the room, one part in four goes to the beginning of the conversation
+MOST_CHARS = 2_000  # of one message: longer ones are mostly output, whose ends say the most
+LEAST_CHARS = 200  # with fewer, a message says too little to be worth its space
+_FIRST_SHARE = 4  # one part in four of the room goes to the beginning of the conversation
 _NAME_CHARS = 64
 
 
 def excerpt(messages: Sequence[Message], room: int, *, longest: int = MOST_CHARS) -> str:
-    """Write messages as text of about at most that many characters, no message with more than the longest."""
+    """Write messages as text of about `room` characters, at most about `longest` from each piece."""
     each = max(min(LEAST_CHARS, longest), min(longest, room // max(1, len(messages))))
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     paragraphs = [_paragraph(message, names, each) for message in messages]
@@ -44,7 +44,7 @@ def excerpt(messages: Sequence[Message], room: int, *, longest: int = MOST_CHARS
 
 
 def shortened(text: str, most: int) -> str:
-    """Keep the beginning and the end of a long text, and say how much is missing."""
+    """Return the beginning and the end of a long text, with a note of how much is missing."""
     if len(text) <= most:
         return text
     head = most * 2 // 3
@@ -53,7 +53,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def _fitting(paragraphs: Sequence[str], room: int) -> int:
-    """Count the leading paragraphs that fit; a line's end is a character, too."""
+    """Count the leading paragraphs that fit, including their line endings."""
     return sum(
         1 for _ in takewhile(lambda used: used <= room, accumulate(len(one) + 1 for one in paragraphs))
     )
@@ -66,7 +66,7 @@ def _paragraph(message: Message, names: dict[CallId, str], most: int) -> str:
 
 
 def _pieces(message: Message, names: dict[CallId, str]) -> Iterator[tuple[str, str]]:
-    """Yield what a message says, piece by piece, each with its speaker."""
+    """Yield the pieces of a message, each with its speaker."""
     parts = (part for part in message.parts if not isinstance(part, ReasoningPart))
     if text := "\n".join(filter(None, map(wire_text.described, parts))):
         yield message.kind or message.role, text
@@ -79,11 +79,11 @@ def _pieces(message: Message, names: dict[CallId, str]) -> Iterator[tuple[str, s
 
 
 EXCERPT_CHARS = 200_000
-"""About 50,000 tokens: the window of any model that is worth asking holds it."""
+"""About 50,000 tokens, which fit in the window of any model worth asking."""
 
 FOCUS_CHARS = 1_000
 PREVIOUS_CHARS = 12_000
-WORDS_PER_TOKEN = 0.6  # a little less than English has, since a text over the cap is cut
+WORDS_PER_TOKEN = 0.6  # a little below that of English, since a text over the cap is cut
 
 SECTIONS = {
     "Goal": "what the user wants in the end, in the user's own words",
@@ -121,7 +121,7 @@ class SummaryRequest(Value, frozen=True, kw_only=True):
 
     @property
     def messages(self) -> tuple[Message, Message]:
-        """The request as messages, the same ones every time."""
+        """The request as messages, the same every time."""
         system = Message.system(self.system, id=_id(0, self.system), timestamp=UNKNOWN_TIME)
         return system, Message.user(self.user, id=_id(1, self.user), timestamp=UNKNOWN_TIME)
 
@@ -136,10 +136,10 @@ def request(
     room: int = EXCERPT_CHARS,
     longest: int = MOST_CHARS,
 ) -> SummaryRequest:
-    """Ask for a summary of at most `cap` tokens that folds the previous one in.
+    """Return the request for a summary of at most `cap` tokens that folds in the previous one.
 
-    `facts` is what code knows of the same messages, `focus` what the user cares about most, `room`
-    the characters that the record may take, `longest` those of one message in it.
+    `facts` is what code knows of the same messages, `focus` what the user cares about most; `room` is the
+    number of characters that the record may take, and `longest` the number for one message in it.
     """
     blocks = {
         "Earlier summary": shortened(previous.strip(), PREVIOUS_CHARS),
@@ -161,7 +161,7 @@ def request(
 
 
 def _mark(texts: Iterable[str]) -> str:
-    """Derive a mark from the texts; since it follows from all of them, none of them can hold it."""
+    """Derive a mark from the texts; since it is a hash of all of them, none of them can contain it."""
     return "data-" + hashlib.blake2b("\0".join(texts).encode(), digest_size=16).hexdigest()
 
 

@@ -1,9 +1,9 @@
 """The text of summaries: phrases by language, the template around a summary, and quoted words in it.
 
-A cut records the bare text; the template, such as ``[Memory Summary] … {summary}``, is put around it when
-a window is made, so that another wording needs no new cut. Texts that come back from a model, or from
-a list of messages from elsewhere, may bring the template along: it is removed before it is put on, and
-never doubled. Words that came from outside are one clean line, in quotation marks that they cannot close.
+A cut records the bare text; the template, such as ``[Memory Summary] … {summary}``, is added when a window
+is made, so another wording needs no new cut. Texts from a model, or from an imported list of messages, may
+already contain the template: it is removed before it is added, so it never appears twice. Words from outside
+become one clean line, in quotation marks that they cannot close.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Wording(Struct, frozen=True, kw_only=True):
     left_out: str
     left_out_turns: str
     some_left_out: str
-    message: tuple[str, str]  # one, and any other number
+    message: tuple[str, str]  # singular and plural
     turn: tuple[str, str]
     least: tuple[str, str]
     said: str
@@ -159,7 +159,7 @@ WORDINGS: dict[Language, Wording] = {
 SLOT = "{summary}"
 
 LEAST_LABEL = 8
-"""Characters; a shorter label looks like ordinary words."""
+"""In characters; a shorter label looks like ordinary words."""
 
 
 def filled(template: str, text: str) -> str:
@@ -168,13 +168,13 @@ def filled(template: str, text: str) -> str:
 
 
 def label(template: str) -> str:
-    """Return the text before the summary, on one line; nothing if it is too short to be recognized."""
+    """Return the text before the summary, on one line; empty if it is too short to be recognized."""
     before = " ".join(template.partition(SLOT)[0].split())
     return before if len(before) >= LEAST_LABEL else ""
 
 
 def bare(template: str, text: str) -> str:
-    """Return a text without the template, and without any of ours, however often it has them."""
+    """Return a text without the template or any of our own templates, however often it has them."""
     text, before = text.strip(), None
     while text != before:
         before = text
@@ -201,7 +201,7 @@ def rendered(text: str, template: str) -> Message:
 def shown_summary(text: str, template: str, counter: Counter) -> tuple[Message, int]:
     """Return the message that shows a summary, and its tokens.
 
-    The last ones are remembered: a session that is opened for each request shows the same summary every time.
+    Recent ones are cached: a session that is opened for each request shows the same summary every time.
     """
     if isinstance(counter, ExactCounter):
         return _remembered_summary(text, template, counter)
@@ -215,33 +215,33 @@ def _remembered_summary(text: str, template: str, counter: ExactCounter) -> tupl
     return message, message_cost(message, counter).tokens
 
 
-# Foreign words in our own sentences: one line, clean, quoted.
+# Foreign words in our own sentences: on one line, clean, quoted.
 
 
 ELLIPSIS = "…"
 _OPEN, _QUOTE_CLOSE = "“", "”"
 _PLAIN_MARKS = str.maketrans({_OPEN: '"', _QUOTE_CLOSE: '"'})
 
-_SPARE = 40  # characters looked at beyond the limit, since white space will collapse
+_SPARE = 40  # characters read beyond the limit, since white space will collapse
 _FAR = 4_000  # characters searched for the first word of a text that begins with white space
 
 _INVISIBLE = re.compile(
     r"\x1b\[[0-9;?]*[A-Za-z]"  # a terminal's colors
-    "|[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad]"  # controls that are no white space, soft hyphens
+    "|[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad]"  # controls other than white space, soft hyphens
     "|[\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"  # zero width, direction
-    "|[\U000e0000-\U000e007f]"  # tags: a second, unseen alphabet
+    "|[\U000e0000-\U000e007f]"  # tags: a second, invisible alphabet
 )
 _SENTENCE_END = re.compile(r"[.!?](?= )|[。！？]")
 _BARE = re.compile(r"[A-Za-z0-9_./\\:@#~+=%$*-]+")
 
 
 def visible(text: str) -> str:
-    """Remove what a reader would not see; white space stays."""
+    """Remove invisible characters; white space stays."""
     return text if text.isprintable() else _INVISIBLE.sub("", text)
 
 
 def line(text: str, most: int) -> str:
-    """Return the beginning of a text as one clean line of at most that many characters."""
+    """Return the beginning of a text as one clean line of at most `most` characters."""
     look = most + _SPARE
     if text[:look].isspace():
         text = text[:_FAR].lstrip()

@@ -1,17 +1,17 @@
 """The tally: the structure of a conversation, reduced and counted, message by message.
 
-It is what would be sent, with running totals. Adding a message costs what the message costs; any
-total is a subtraction. A tally that grew message by message equals one that was built at once, so
-the incremental window and the pure one are the same code over the same value. Counting is lazy and
-starts at the newest message: what no window reaches is never counted. Where a store holds the whole
-outputs (``stored``), the frames of reduced ones say under which id.
+It is what would be sent, with running totals. The cost of adding a message depends only on the message,
+and any total is a subtraction. A tally that grew message by message equals one that was built in one go,
+so the incremental window and the pure one are the same code over the same value. Counting is lazy and
+starts at the newest message: what no window reaches is never counted. If a store holds the whole outputs
+(``stored``), the frames of reduced outputs show their ids.
 
-The outputs of a group share ``limits.batch``. While calls are open, a finished output gets an equal
-share at most. Once all calls are answered, what the short outputs do not use goes to the long ones,
+The outputs of a group share ``limits.batch``. While calls are open, a finished output gets at most an
+equal share. Once all calls are answered, what the short outputs do not use goes to the long ones,
 whatever the order of arrival.
 
-A tally keeps copies of its own of messages that hold a dict or a list, unless they come from a store,
-where no one else has them, or it serves a single window of a list (``shared``).
+A tally keeps its own copies of messages that contain a dict or a list, unless they come from a store,
+where no one else refers to them, or it serves a single window of a list (``shared``).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Ledger:
         return self._anchor - len(self._back) + 1
 
     def between(self, start: int, end: int) -> int:
-        """Return the sum of the costs from `start` up to, not including, `end`."""
+        """Return the sum of the costs from `start` up to but not including `end`."""
         self._reach(start)
         self._reach(end)
         return self._at(end) - self._at(start)
@@ -81,11 +81,11 @@ class Ledger:
         return self._forth[offset] if offset >= 0 else -self._back[-offset]
 
 
-# Places of messages, by id.
+# The places of messages by id.
 
 
 class Places:
-    """Indices by id, of a list that may grow; read lazily from an anchor outward."""
+    """The indices of messages by id, in a list that may grow; read lazily from an anchor outward."""
 
     def __init__(self, items: Sequence[Message], anchor: int) -> None:
         self._items = items
@@ -105,7 +105,7 @@ class Places:
 
 
 MOST_EVIDENCE = 4
-"""Places from which on evidence is kept: those of two cuts, and of the turns that they fall into."""
+"""The number of start places with cached evidence: of two cuts, and of the turns that they fall into."""
 
 Shown = tuple[Message, int]  # a message as it is sent, and its tokens
 
@@ -127,10 +127,10 @@ class Tally(Structure):
         self._places = Places(self.items, 0)
         self._tail: tuple[int, list[Shown]] = (0, [])
         self._foreseen: dict[str, Shown] = {}
-        self._alone: dict[str, tuple[Message, Message, int]] = {}  # not finished: whole, reduced, tokens
+        self._alone: dict[str, tuple[Message, Message, int]] = {}  # unfinished: whole, reduced, tokens
         self._settled: dict[str, Shown] = {}  # of finished groups, before the ledger takes them
-        self._scaled_at = -1  # the last place of an output that another scale would show otherwise
-        self._short: dict[str, dict[int, tuple[Message, Message, int]]] = {}  # by id and tokens for each
+        self._scaled_at = -1  # the last place of an output that another scale would show differently
+        self._short: dict[str, dict[int, tuple[Message, Message, int]]] = {}  # by id and tokens per output
         self._ledger = Ledger(0, self._finished)
         self._masks: dict[int, Shown] = {}
         self._evidence: dict[int, Evidence] = {}  # by the place where it begins
@@ -147,7 +147,7 @@ class Tally(Structure):
         shared: bool = False,
         counts: Iterable[tuple[Message, int]] = (),
     ) -> Tally:
-        """Build the tally of a whole conversation, counting nothing yet; some counts may be known."""
+        """Build the tally of a whole conversation without counting it; known counts may be passed."""
         tally = cls(counter, limits, stored=stored, shared=shared)
         tally._foreseen = {known[0].id: known for known in counts}
         tally.extend(map(Message.owned, messages) if tally._copies else messages)
@@ -160,12 +160,12 @@ class Tally(Structure):
         super().add(message.owned() if self._copies else message)
 
     def foresee(self, message: Message, tokens: int) -> None:
-        """Take the count of a message that is about to be added and that needs no reduction."""
+        """Record the token count of a message that is about to be added and needs no reduction."""
         self._foreseen[message.id] = (message, tokens)
 
     @property
     def tail(self) -> list[Message]:
-        """The round under way, as it would be sent now."""
+        """The round in progress, as it would be sent now."""
         return [message for message, _ in self._tail_shown()]
 
     @property
@@ -186,25 +186,25 @@ class Tally(Structure):
         if index >= len(self.items):
             return self._tail_shown()[index - len(self.items)][1]
         if index < self._ledger.first:
-            return self._measured(index)[1]  # alone: what lies between need not be counted
+            return self._measured(index)[1]  # alone, without counting what lies between
         return self._ledger.between(index, index + 1)
 
     def exceeds(self, start: int, room: int) -> bool:
-        """Return True if the messages from a place on exceed the room, counting only what is needed."""
+        """Return True if the messages from a place on exceed the room, counting no more than needed."""
         left = room - self._tail_tokens(start)
         return self._ledger.exceeds(min(start, len(self.items)), len(self.items), left)
 
     def reach(self, room: int) -> int:
-        """Return the earliest group from which on everything fits into the room."""
+        """Return the start of the earliest group from which everything fits into the room."""
         self.exceeds(0, room)
         first = bisect_left(self.groups, self._ledger.first)
         fitting = bisect_left(self.groups, True, lo=first, key=lambda start: self.total(start) <= room)
         return self.groups[fitting] if fitting < len(self.groups) else len(self.items)
 
     def evidence(self, start: int, end: int) -> Evidence:
-        """Return what finished messages show, as they are in the log; what was read before is not read again.
+        """Return the evidence in finished messages, as they are in the log, without reading any twice.
 
-        A window that is planned again, or for a conversation that grew, so costs what is new in it.
+        So planning a window again, or after the conversation grew, costs only what is new in it.
         """
         known = self._evidence.pop(start, None)
         if known is None or known.messages > end - start:
@@ -218,7 +218,7 @@ class Tally(Structure):
     def view(
         self, start: int, hidden: Iterable[int] = (), short: Mapping[int, int] | None = None
     ) -> list[Message]:
-        """Return the messages from a place to the end, some outputs hidden, some in so many tokens each."""
+        """Return the messages from a place to the end, with some outputs hidden or shortened."""
         self.total(start)
         view = self.items[start:] + self.tail[max(0, start - len(self.items)) :]
         for index, each in (short or {}).items():
@@ -242,14 +242,14 @@ class Tally(Structure):
         return self._masks[index]
 
     def shortened(self, index: int, each: int) -> Shown:
-        """Return a tool message with at most so many tokens of text in each output, and its tokens."""
+        """Return a tool message with at most `each` tokens of text per output, and its tokens."""
         cost, shown = self.cost(index), self.at(index)
         return self._shortened(self.whole.get(shown.id, shown), shown, cost, each)
 
     def share(self, start: int, room: int) -> int | None:
-        """Return the tokens that each output of the last group may have so that the group fits the room.
+        """Return the tokens that each output of the last group may have for the group to fit the room.
 
-        None if it cannot fit, or if the group that starts at this place is not the round under way.
+        Return None if it cannot fit, or if the group that starts at this place is not the round in progress.
         """
         places = self.outputs(start) if start == len(self.items) else []
         if not places:
@@ -259,12 +259,12 @@ class Tally(Structure):
         return share(sizes, floors, room - self.total(start) + sum(sizes))
 
     def least(self, start: int) -> int:
-        """Return the tokens of everything from a place to the end, the round under way in bare frames."""
+        """Return the tokens from a place to the end, with the round in progress in bare frames."""
         places = self.outputs(len(self.items))
         return self.total(start) - sum(self.cost(one) - self.shortened(one, 1)[1] for one in places)
 
     def outputs(self, place: int) -> list[int]:
-        """Return the places of the tool messages in the group that a place lies in."""
+        """Return the places of the tool messages in the group that contains a place."""
         if place < len(self.items):
             return super().outputs(place)
         return [index for index, one in enumerate(self.tail, start=len(self.items)) if one.role == "tool"]
@@ -293,9 +293,9 @@ class Tally(Structure):
         return sum(cost for _, cost in self._tail_shown()[max(0, start - len(self.items)) :])
 
     def depends_on_scale(self, start: int) -> bool:
-        """Return True if a place from `start` on would be shown otherwise under half or twice the scale.
+        """Return True if anything from `start` on would be shown differently under half or twice the scale.
 
-        It is right for places that are counted, and may be True for others that come close to it.
+        Reliable only for places that are counted; it may be True for outputs that only come close to a limit.
         """
         if self._scaled_at >= start:
             return True
@@ -310,15 +310,15 @@ class Tally(Structure):
         return longest > self.limits.soft // 2 or longest * count > self.limits.batch // 2
 
     def _finished(self, index: int) -> int:
-        """Reduce and count a message of the view for good."""
+        """Reduce and count a message of the view permanently."""
         whole = self.items[index]
         foreseen = self._foreseen.get(whole.id)
         if foreseen is not None and foreseen[0] is whole and self._is_final(index, foreseen[1]):
-            del self._foreseen[whole.id]  # as nearly all of a session that was opened
+            del self._foreseen[whole.id]  # as for nearly all messages of a reopened session
             return foreseen[1]
         self.items[index], cost = self._measured(index)
         id = self.items[index].id
-        is_note = whole.role == "user" and id in self.sources  # of a late result, which is reduced, too
+        is_note = whole.role == "user" and id in self.sources  # of a late result, which is reduced as well
         if is_note and (self.items[index] is not whole or cost > self.limits.soft // 2):
             self._scaled_at = max(self._scaled_at, index)
         for known in (self._alone, self._settled, self._short):
@@ -326,7 +326,7 @@ class Tally(Structure):
         return cost
 
     def _is_final(self, index: int, cost: int) -> bool:
-        """Return True if a message is sent as it is, under any scale and whatever its group holds."""
+        """Return True if a message is sent unchanged, under any scale and whatever its group contains."""
         message, items = self.items[index], self.items
         if message.native is not None or message.role != "tool":
             return message.native is None and message.id not in self.sources
@@ -336,7 +336,7 @@ class Tally(Structure):
         return items[index - 1].role != "tool" and (after is None or after.role != "tool")
 
     def _measured(self, index: int) -> Shown:
-        """Reduce and count a message of the view that the ledger has not taken yet."""
+        """Reduce and count a message of the view that is not in the ledger yet."""
         message = self.items[index]
         if message.role != "tool":
             return self._reduced(message)
@@ -350,7 +350,7 @@ class Tally(Structure):
         return self._settled[message.id]
 
     def _foreseen_group(self, group: Sequence[Message]) -> list[Shown] | None:
-        """Return the outputs of a group as they are, if their counts are known and there is room for all."""
+        """Return the outputs of a group unchanged if their counts are known and there is room for all."""
         shown = [known for message in group if (known := self._foreseen.get(message.id))]
         are_known = [one for one, _ in shown if one.native is None] == list(group)
         if not are_known or sum([cost for _, cost in shown]) > self.limits.batch:
@@ -376,7 +376,7 @@ class Tally(Structure):
         return shown
 
     def _share(self, tools: Sequence[Shown], *, is_open: bool) -> int | None:
-        """Return the tokens that each output may have; None where the limits of one output are enough."""
+        """Return the tokens that each output may have; None if the limits of single outputs suffice."""
         count = sum(len(message.tool_results) for message, _ in tools)
         if is_open:
             return max(1, self.limits.batch // count - MESSAGE_FRAME - RESULT_FRAME)
@@ -390,7 +390,7 @@ class Tally(Structure):
         return list(chain.from_iterable(output_tokens(message, self.counter) for message in messages))
 
     def _reduced(self, message: Message) -> Shown:
-        """Reduce and count one message by the limits of one output."""
+        """Reduce and count one message by the limits of a single output."""
         known = self._alone.get(message.id)
         if known is None or known[0] is not message:
             foreseen = self._foreseen.pop(message.id, None)
@@ -435,5 +435,5 @@ class Tally(Structure):
         return sendable, cost if sendable.content is message.content else self._meter.message(sendable)
 
     def _handle(self, message: Message) -> Handle | None:
-        whole, _ = self.sources.get(message.id, (message, None))  # the store holds it under that id
+        whole, _ = self.sources.get(message.id, (message, None))  # the store holds it under that message's id
         return partial(output_id, whole) if self.stored else None

@@ -1,13 +1,13 @@
-"""Lines: where a text has them, and how to get at some of them without splitting it all.
+r"""Lines: where they are in a text, and how to get some of them without splitting it all.
 
 A line ends with ``\n``, ``\r\n``, a lone ``\r``, U+2028 or U+2029, as in JavaScript and JSON
-viewers, and its end belongs to it: lines put side by side are the text again, character for
-character. A final end opens no further line; a text that lacks it has its last line all the same;
-the empty text has none. Form feeds and the like are ordinary characters, so that a log has the
-lines that an editor shows.
+viewers, and its ending belongs to it: concatenated lines are the text again, character for
+character. A final line ending does not start another line; a last line without an ending counts as
+a line; the empty text has none. Form feeds and the like are ordinary characters, so a log has the
+same lines as in an editor.
 
-Ends are searched one kind at a time with `str.find`, since a pattern takes a fifth of a second to walk
-through ten megabytes, and other threads wait for it.
+Each kind of ending is searched for separately with `str.find`, since a regular expression takes a fifth of a
+second for ten megabytes, and other threads wait for it.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def count(text: str) -> int:
 
 
 def _count(text: str, end: str) -> int:
-    """Count in steps: a call on many megabytes would keep other threads waiting."""
+    """Count in steps: one call on many megabytes would keep other threads waiting."""
     more = len(end) - 1
     return sum(text.count(end, start, start + _STEP + more) for start in range(0, len(text), _STEP))
 
 
 def ends(text: str, most: int) -> list[int]:
-    """Return where the first lines end, at most so many."""
+    """Return where the first lines end, for at most `most` lines."""
     found = list[int]()
     at = {end: place for end in _ENDS if (place := text.find(end)) >= 0}
     while at and len(found) < most:
@@ -63,7 +63,7 @@ def ends(text: str, most: int) -> list[int]:
 
 
 def starts(text: str, most: int) -> list[int]:
-    """Return where the last lines begin, at most so many, in the order of the text."""
+    """Return where the last lines begin, for at most `most` lines, in text order."""
     found = list[int]()
     at = {end: place for end in _ENDS if (place := text.rfind(end)) >= 0}
     while at and len(found) < most:
@@ -79,32 +79,32 @@ def starts(text: str, most: int) -> list[int]:
 
 
 def full_range(text: str, first: int, last: int) -> str:
-    """Return the lines from the first to the last, 1-based and inclusive, as far as the text has them."""
+    """Return the lines from `first` to `last`, 1-based and inclusive, as far as they exist."""
     if first < 1 or last < first:
         raise InputError(f"lines are counted from 1, the first one first: {first}-{last} is no range")
     offsets = [0, *ends(text, last)]
     return text[offsets[min(first, len(offsets)) - 1] : offsets[-1]]
 
 
-# Measure: ask a counter as little as possible.
+# Measuring: call the counter as little as possible.
 
 
 LONGEST_TOKEN = 128
-"""Bytes of the longest token of the open vocabularies: a run of spaces."""
+"""The bytes of the longest token in the open vocabularies: a run of spaces."""
 
-_BEGINNING = 8  # characters for each token allowed: twice what ordinary text needs
-_SCALED = 4  # guesses that follow the proportion; later ones halve what is left
+_BEGINNING = 8  # characters per allowed token: twice what ordinary text needs
+_SCALED = 4  # guesses by proportion; later ones bisect the rest
 _GUESSES = 24
-_CLOSE = 32  # a part of what fits that is too small to search on for
+_CLOSE = 32  # stop once the gap is this small a fraction of what fits
 
 
 def tokens(texts: Sequence[str], counter: Counter) -> int:
-    """Count texts that are sent side by side."""
+    """Return the tokens of texts that are sent together."""
     return sum(counter.count(text).tokens for text in texts)
 
 
 def exceeds(texts: Sequence[str], limit: int, counter: Counter) -> bool:
-    """Return True if texts have more tokens than a limit."""
+    """Return True if texts together have more tokens than a limit."""
     size = sum([len(text) if text.isascii() else len(text.encode()) for text in texts])
     if size <= limit:
         return False
@@ -127,7 +127,7 @@ def _begins_beyond(text: str, room: int, counter: Counter) -> bool:
 
 def widest(cost: Callable[[int], int], limit: int, most: int) -> int:
     """Find about the largest number up to ``most`` whose cost is within the limit; 0 if there is none."""
-    low, high = 0, most + 1  # the one fits, the other does not
+    low, high = 0, most + 1  # low fits, high does not
     guess = high // 2
     for attempt in range(_GUESSES):
         if high - low <= low // _CLOSE + 1:

@@ -1,15 +1,15 @@
-"""Turns and groups: any list of messages made sound for every provider while it grows.
+"""Turns and groups: make any list of messages valid for every provider while it grows.
 
-A turn is a user message and all that answers it; a group is what is kept or removed as a whole: one
-message, or calls with every answer. ``Structure.items`` are the messages as they would be sent, but for
-what is still under way; between two groups a cut is safe. Ids that were used before are told apart, and
-whatever had to be mended is listed. ``sources`` says which tool message a part of one comes from.
-``summaries`` are those that came among the messages: they are not sent where they stand.
+A turn is a user message and everything that answers it. A group is kept or removed as a whole: one message,
+or calls with all their answers. ``Structure.items`` are the messages as they would be sent, without the round
+in progress; a cut between two groups is safe. Duplicate ids are made unique, and all repairs are listed.
+``sources`` maps a part of a tool message to the message it comes from. ``summaries`` are the summaries found
+among the messages: they are not sent at their own position.
 
 A round is a run of assistant messages and the tool messages that follow it. Within a round, answers are
-put after the calls that they answer, in the order of the calls; a call that the conversation abandoned
-gets a visible error; what answers nothing (late, unknown, twice and different) stays as text in its place.
-Nothing that was said is dropped, and nothing here depends on what comes later, so bytes that were sent stay.
+placed after the calls that they answer, in the order of the calls. An abandoned call gets a visible error. A
+result that answers nothing (late, unknown, or a second, different one) stays as text in its place. No content
+is dropped, and nothing here depends on what comes later, so bytes that were sent never change.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = ["Repair", "Round", "Structure", "note", "synthetic"]
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """Something that had to be mended: the message or call concerned, and what was done."""
+    """Something that was repaired: the message or call concerned, and what was done."""
 
     id: str
     text: str
 
 
 def note(message: Message, result: ToolCallResult, number: int) -> Message:
-    """Show a result that answers nothing as text, in its own place."""
+    """Return a result that answers nothing as a text message, to send in its place."""
     label = "error" if result.is_error else "result"
     heading = f"[Tool {label} that no open call awaits: {result.tool_call_id}]"
     text = f"{heading}\n{wire_text.result_text(result.result)}"
@@ -43,9 +43,9 @@ def note(message: Message, result: ToolCallResult, number: int) -> Message:
 
 
 class Round:
-    """One round under way. `items` returns it as it would be sent now, `close` as it stays.
+    """A round in progress. `items` returns it as it would be sent now, `close` in its final form.
 
-    ``sources`` takes the tool message that each portion and note comes from, and the place of a note's
+    ``sources`` receives the tool message that each portion and note comes from, and the index of a note's
     result in it.
     """
 
@@ -68,17 +68,17 @@ class Round:
         return [call for call in calls if call.id not in self._results]
 
     def ask(self, message: Message) -> None:
-        """Add a message of the assistant."""
+        """Add an assistant message."""
         self._owner.update((call.id, len(self.assistants)) for call in message.tool_calls)
         self.assistants.append(message)
         self._answers.append([])
 
     def notice(self, message: Message) -> None:
-        """Add a message that came while the calls were under way; it is sent after their answers."""
+        """Add a message that arrived while calls were open; it is sent after their answers."""
         self.notes.append(message)
 
     def answer(self, message: Message) -> Iterator[Repair]:
-        """Add a tool message; what fits no open call becomes text after the answers."""
+        """Add a tool message; results that match no open call become text after the answers."""
         self.answered = True
         taken: dict[int, list[ToolCallResult]] = {}
         for number, result in enumerate(message.tool_results):
@@ -100,7 +100,7 @@ class Round:
             self._answers[owner].append(portion)
 
     def items(self, missing: str = PENDING) -> list[Message]:
-        """Return the round as it is sent: each call message, its answers, then the notes."""
+        """Return the round as it is sent: each assistant message with its answers, then the notes."""
         view: list[Message] = []
         for message, answers in zip(self.assistants, self._answers, strict=True):
             view += [message, *in_call_order(message, answers)]
@@ -110,13 +110,13 @@ class Round:
         return view + self.notes
 
     def close(self) -> tuple[list[Message], list[Answer]]:
-        """Return the round as it stays, and the answers that had to be given for abandoned calls."""
+        """Return the round in its final form, and the answers given for abandoned calls."""
         answers = [Answer(call=call.id, text=ABANDONED) for call in self.open_calls]
         return self.items(ABANDONED), answers
 
 
 def in_call_order(asked: Message, answers: Sequence[Message]) -> list[Message]:
-    """Sort tool messages by the calls that they answer, so that the order of arrival changes no byte."""
+    """Sort tool messages by the calls that they answer, so the order of arrival does not change a byte."""
     if len(answers) < 2:
         return list(answers)
     places = {call.id: place for place, call in enumerate(asked.tool_calls)}
@@ -138,7 +138,7 @@ def synthetic(message: Message, calls: list[ToolCallRequest], text: str) -> Mess
 
 
 class Structure:
-    """A conversation cut into turns and groups."""
+    """A conversation divided into turns and groups."""
 
     def __init__(self) -> None:
         self.length = 0
@@ -151,14 +151,14 @@ class Structure:
         self.answers: list[tuple[int, Answer]] = []
         self.sources: dict[str, tuple[Message, int | None]] = {}
         self._round = Round(self.sources)
-        self._assistants: list[int] = []  # their places, as far as they were asked for
+        self._assistants: list[int] = []  # their places, up to `_read`
         self._read = 0
         self._ids: set[str] = set()
         self._calls: set[CallId] = set()
         self._renamed: dict[CallId, CallId] = {}
 
     def extend(self, messages: Iterable[Message]) -> None:
-        """Add many messages, as adding one after the other would."""
+        """Add many messages, with the same result as adding them one by one."""
         rest = iter(messages)
         while (doubtful := self._add_sound(rest)) is not None:
             self.add(doubtful)
@@ -190,22 +190,22 @@ class Structure:
                 self._add_tool(message)
 
     def sent(self) -> list[Message]:
-        """Return all messages as they would be sent now, the round under way included."""
+        """Return all messages as they would be sent now, including the round in progress."""
         return [*self.head, *self.items, *self._round.items()]
 
     def group_starts(self) -> Iterator[int]:
-        """Yield where groups start, newest first: the places where a cut is safe."""
+        """Yield the starts of groups, newest first: the places where a cut is safe."""
         if self._round:
             yield len(self.items)
         yield from reversed(self.groups)
 
     def question(self, start: int) -> int | None:
-        """Return the place of the user message that opened the turn of a place, if one did."""
+        """Return the place of the user message that opened the turn at a place, if there is one."""
         turn = bisect_right(self.turns, start) - 1
         return self.turns[turn] if turn >= 0 else None
 
     def exchanges(self, start: int) -> int:
-        """Return the number of exchanges from a place on: each ends with a message of the assistant."""
+        """Return the number of exchanges from a place on; each ends with an assistant message."""
         for place in range(self._read, len(self.items)):
             if self.items[place].role == "assistant":
                 self._assistants.append(place)
@@ -214,14 +214,14 @@ class Structure:
         return finished + len(self._round.assistants)
 
     def outputs(self, place: int) -> list[int]:
-        """Return the places of the tool messages in the finished group that a place lies in."""
+        """Return the places of the tool messages in the finished group that contains a place."""
         group = bisect_right(self.groups, place)
         start = self.groups[group - 1]
         end = self.groups[group] if group < len(self.groups) else len(self.items)
         return [index for index in range(start, end) if self.items[index].role == "tool"]
 
     def _add_sound(self, messages: Iterator[Message]) -> Message | None:
-        """Add messages while nothing needs mending; return the first one that may need it."""
+        """Add messages while nothing needs repair; return the first one that may need it."""
         if self._round:
             return next(messages, None)
         before = len(self.items)
@@ -257,13 +257,13 @@ class Structure:
                 groups.append(place)
             ids.add(message.id)
             items.append(message)
-            if role == "tool" and not awaited and place > groups[-1] + 1:  # several messages answered
+            if role == "tool" and not awaited and place > groups[-1] + 1:  # several messages answer the calls
                 start = groups[-1]
                 items[start + 1 :] = in_call_order(items[start], items[start + 1 :])
         return None
 
     def _reopen(self) -> None:
-        """Take the last calls out of the view again: more may come that answers them."""
+        """Remove the last calls from the view again: more answers to them may come."""
         start = self.groups.pop()
         asked, *answers = self.items[start:]
         del self.items[start:]
@@ -290,7 +290,7 @@ class Structure:
             self._append([message])
 
     def _with_own_calls(self, message: Message) -> Message:
-        """Rename calls whose ids were used before, since an id names one call in a request."""
+        """Rename calls whose ids were used before, since an id must be unique in a request."""
         own = {call.id for call in message.tool_calls}
         if len(own) == len(message.tool_calls) and self._calls.isdisjoint(own):
             self._calls |= own
@@ -344,6 +344,6 @@ class Structure:
             self._renamed = {}
 
     def _append(self, items: Sequence[Message]) -> None:
-        """Take a finished group into the view."""
+        """Add a finished group to the view."""
         self.groups.append(len(self.items))
         self.items += items

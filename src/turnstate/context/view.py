@@ -1,22 +1,22 @@
-"""Recorded decisions and the view that they leave: which are in force, which cut serves, what is shown.
+"""Recorded decisions and the resulting view: which are in force, which cut serves, what is shown.
 
 A cut is used while its window fits, under any policy and counter, and for any limit that is not much larger
 than its own (`Policy.serves`). So a budget that moves a little costs no cut and no byte of the prompt cache,
-and two models that take turns have a cut each. For a limit, the cuts that were made near it are tried, the
-widest first; then the nearest that was made for a larger limit; then everything, back to the root. The
-window is planned again only if none of these fits. A cut that was asked for is the floor: it holds under
-every limit, and nothing before it is shown. The one that the cap asked for was made for no limit: it takes
-the place of the root, and carries the cuts that start after it.
+and two alternating models have a cut each. For a limit, the cuts that were made near it are tried, widest
+first; then the nearest cut for a larger limit; then everything, back to the root. The window is planned again
+only if none of these fits. A requested cut is the floor: it holds under every limit, and nothing before it is
+shown. The cut at the cap on exchanges is not tied to a limit: it replaces the root, and carries the cuts that
+start after it.
 
 A new cut replaces those that did not fit: all that were made near its limit, and all for smaller limits that
-start no later. The others it carries in ``beside``, with what was decided on top of them. So what is in force
-is the newest cut, what it carries, and what came after it; nothing before it has to be read. Cuts for larger
-limits start earlier, always.
+start no later. It carries the others in ``beside``, with the decisions made on top of them. So the newest
+cut, what it carries, and what follows it are in force; nothing before it has to be read. Cuts for larger
+limits always start earlier.
 
-The view is what that leaves of a conversation, as places in its tally. A cut carries the whole view; masks
-that came after it and hold for the limit add to it; a model's summary replaces its digest. Without a cut,
+The view is what these decisions leave of a conversation, as places in its tally. A cut carries the whole
+view; later masks that hold for the limit add to it; a model's summary replaces its digest. Without a cut,
 everything is shown. A mask that shortens the outputs of a group holds while the group has exactly these
-messages: what was decided while calls were open ends with them.
+messages: what was decided while calls were open ends when they are answered.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ __all__ = [
 ]
 
 MOST_CUTS = 8
-"""Cuts that a new one carries: enough from 2,000 tokens to 128,000, each two thirds larger than the last."""
+"""The most cuts besides the floor: enough for 2,000 to 128,000 tokens, each two thirds above the last."""
 
-_LEAST, _MOST = 0.8, 2.5  # times a scale: the limits that it holds for; without a record, 1 to 2
+_LEAST, _MOST = 0.8, 2.5  # times a scale: the limits that it holds for; 1 to 2 if none is recorded
 
 
 def in_force(decisions: Iterable[Decision]) -> tuple[Decision, ...]:
-    """Return the decisions that a view is made of: the newest cut, what it carries, what came after it."""
+    """Return the decisions that a view is made of: the newest cut, what it carries, and what follows it."""
     given = decisions if isinstance(decisions, list | tuple) else tuple(decisions)
     if (found := since_cut(given)) is not None:
         return found
@@ -66,9 +66,9 @@ def in_force(decisions: Iterable[Decision]) -> tuple[Decision, ...]:
 
 
 def since_cut(decisions: Sequence[Decision]) -> tuple[Decision, ...] | None:
-    """Return the decisions in force if the newest cut tells; None if something was undone or nothing cut.
+    """Return the decisions in force if the newest cut determines them; None after a revert or without a cut.
 
-    It looks from the end and no further than that cut: a long conversation has thousands of decisions.
+    The search goes from the end back to that cut only: a long conversation has thousands of decisions.
     """
     for place in range(len(decisions) - 1, -1, -1):
         if isinstance(decisions[place], Revert):
@@ -79,10 +79,10 @@ def since_cut(decisions: Sequence[Decision]) -> tuple[Decision, ...] | None:
 
 
 def serving(decisions: Sequence[Decision], limit: int, policy: Policy, *, whole: bool = True) -> list[Cut]:
-    """Return the cuts to be tried for a limit, in this order; the last is the base of a new plan.
+    """Return the cuts to try for a limit, in this order; the last is the base of a new plan.
 
-    None are to be tried if everything from the root is to be shown. Where the messages are not loaded from
-    the root on (`whole` is False), the widest cut is as far as a window can go.
+    The list is empty if everything from the root is to be shown. If the messages are not loaded from the root
+    (`whole` is False), a window can go back no further than the widest cut.
     """
     cuts = [one for one in decisions if isinstance(one, Cut)]
     floor = floor_of(cuts)
@@ -104,7 +104,7 @@ def serving(decisions: Sequence[Decision], limit: int, policy: Policy, *, whole:
 def beside(
     decisions: Sequence[Decision], new: Cut, policy: Policy, *, starts_later: Callable[[Cut], bool]
 ) -> tuple[Cut | Mask | Summary, ...]:
-    """Return which of the decisions in force a new cut carries; `starts_later` compares a cut with it."""
+    """Return the decisions in force that a new cut carries; `starts_later` compares a cut with it."""
     cuts = [one for one in decisions if isinstance(one, Cut)]
     floor = floor_of(cuts)
     others = [cut for cut in cuts if cut is not floor]
@@ -132,12 +132,12 @@ def beside(
 
 
 def scale(decisions: Sequence[Decision], limit: int, policy: Policy) -> int:
-    """Return what the shares of long outputs are taken of: a scale that a decision names, or the step."""
+    """Return the scale that the limits of long outputs are shares of: a recorded one, or the step."""
     return named_scale(decisions, limit, policy) or step(limit)
 
 
 def named_scale(decisions: Sequence[Decision], limit: int, policy: Policy) -> int | None:
-    """Return the scale of the decision that was made nearest to a limit, of those that hold for it."""
+    """Return the scale of the decision made nearest to a limit, among those that hold for it."""
     named = [
         one
         for one in reversed(decisions)
@@ -150,7 +150,7 @@ def named_scale(decisions: Sequence[Decision], limit: int, policy: Policy) -> in
 
 
 def floor_of(decisions: Sequence[Decision]) -> Cut | None:
-    """Return the newest cut that holds under every limit: asked for, or of messages that are in no log."""
+    """Return the newest cut that holds under every limit: a requested cut, or one of imported messages."""
     cuts = (one for one in reversed(decisions) if isinstance(one, Cut))
     return next((cut for cut in cuts if cut.asked or not cut.covers[1]), None)
 
@@ -167,11 +167,11 @@ def _limit(cut: Cut) -> int:
 
 
 class View(Struct, frozen=True):
-    """What of the tally is shown: everything from `kept` on, and what is pinned before it.
+    """The part of the tally that is shown: everything from `kept` on, and what is pinned before it.
 
-    ``masks`` are those that were folded in. ``short`` holds the tokens for each output of the messages that
-    ``shares`` shorten, by place. ``saving_places`` are the places where hiding and shortening save tokens,
-    ``sums`` the running totals.
+    ``masks`` are the masks that were folded in. ``short`` maps the places of the messages that ``shares``
+    shorten to the tokens of each output. ``saving_places`` are the places where hiding and shortening save
+    tokens, ``sums`` the running totals.
     """
 
     kept: int = 0
@@ -183,7 +183,7 @@ class View(Struct, frozen=True):
     saving_places: tuple[int, ...] = ()
     sums: tuple[int, ...] = (0,)
     summary: str | None = None
-    words: str | None = None  # the summary without the facts beside a model's words
+    words: str | None = None  # the summary without the facts that follow a model's words
     cut: Cut | None = None
 
     @property
@@ -192,7 +192,7 @@ class View(Struct, frozen=True):
         return self.sums[-1]
 
     def saving(self, start: int, end: int | None = None) -> int:
-        """Return the tokens that are saved between two places, by default to the end."""
+        """Return the tokens saved between two places, by default up to the end."""
         upto = self.sums[-1] if end is None else self.sums[bisect_left(self.saving_places, end)]
         return upto - self.sums[bisect_left(self.saving_places, start)]
 
@@ -212,7 +212,7 @@ def masks_on(
 def folded(
     cut: Cut | None, masks: tuple[Mask, ...], decisions: Sequence[Decision], tally: Tally, policy: Policy
 ) -> View:
-    """Fold a cut, masks on top of it, and a model's summary of it into the view that they leave."""
+    """Fold a cut, the masks on top of it, and a model's summary of it into a view."""
     view = _of_cut(cut, tally) if cut else View()
     ids = [id for mask in masks if not mask.each for id in mask.ids]
     hidden = frozenset(place for place in view.hidden | _places(ids, tally) if place >= view.kept)
@@ -240,12 +240,12 @@ def folded(
 
 
 def kept_place(cut: Cut, tally: Tally) -> int:
-    """Return the place from which on a cut keeps everything; 0 if that is before the tally begins."""
+    """Return the place from which a cut keeps everything; 0 if that is before the tally begins."""
     return _of_cut(cut, tally).kept
 
 
 def pinned(tally: Tally, view: View, kept: int) -> tuple[int, ...]:
-    """Return what stays before a cut here: the question of a turn that is cut, if it is still shown."""
+    """Return what stays before a cut at `kept`: the question of the turn it splits, if still shown."""
     question = tally.question(kept)
     if question is None or question == kept:
         return ()
@@ -278,7 +278,7 @@ def _of_cut(cut: Cut, tally: Tally) -> View:
 
 
 def _shares(view: View, masks: Iterable[Mask], tally: Tally) -> Iterator[tuple[Mask, tuple[int, ...]]]:
-    """Yield the masks that shorten outputs and hold, the newest last, with the places of their messages."""
+    """Yield the valid masks that shorten outputs, newest last, with the places of their messages."""
     for mask in (*(view.cut.shares if view.cut else ()), *masks):
         if not mask.each:
             continue

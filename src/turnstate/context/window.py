@@ -1,9 +1,9 @@
-"""The window: what is sent, what it costs, what was decided on the way, and why.
+"""The window: what is sent, what it costs, what was decided for it, and why.
 
-A window has five parts: the head's system messages, the summary, the sticky context, what the view keeps of
-the conversation, and before the newest message of the user what was recalled for it. It knows how many of
-its leading tokens were in the previous request byte for byte, which is what a provider's prompt cache can
-reuse.
+A window has five parts: the head's system messages, the summary, the sticky context, the part of the
+conversation that the view keeps, and the recalled memory before the newest user message. It knows how many of
+its leading tokens are the same, byte for byte, as in the previous request: those a provider's prompt cache
+can reuse.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class GroupReport(Struct, frozen=True):
-    """One group, weighed: its messages, tokens, and tokens per character."""
+    """The weight of one group: its messages, tokens, and tokens per character."""
 
     first: str
     messages: int
@@ -53,14 +53,14 @@ class GroupReport(Struct, frozen=True):
 
 
 class WindowReport:
-    """What a window holds and what it left out."""
+    """What a window contains and what it leaves out."""
 
     def __init__(self, tally: Tally, view: View, usage: Mapping[str, int], events: tuple[str, ...]) -> None:
         self.usage = dict(usage)
         self.events = events
         self.dropped: tuple[
             str, ...
-        ] = ()  # sticky files that are not sent, and why; whoever read them says it
+        ] = ()  # sticky files that are not sent, and why; set by the caller that read them
         self.evicted = view.kept - len(view.pinned)
         self._tally, self._view = tally, view
         self._end, self._repairs = len(tally.items), len(tally.repairs)
@@ -72,7 +72,7 @@ class WindowReport:
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """What was mended in the conversation so far, and in the kept messages themselves."""
+        """What was repaired in the conversation so far, and in the kept messages themselves."""
         return (*self._tally.repairs[: self._repairs], *self._rewritten)
 
     @cached_property
@@ -90,7 +90,7 @@ class WindowReport:
 
     @cached_property
     def groups(self) -> tuple[GroupReport, ...]:
-        """Every group before the round under way, weighed."""
+        """The weight of every group before the round in progress."""
         return tuple(self._weighed())
 
     def to_json(self) -> dict[str, Any]:
@@ -125,9 +125,9 @@ def _characters(message: Message) -> int:
 
 
 class Lead:
-    """What is before the kept part: head, summary, context, and the question that stays.
+    """The messages before the kept part: head, summary, context, and the question that stays.
 
-    What was recalled is part of it if the question is, or if there is no question.
+    Recalled memory is part of it if the question is, or if there is no question.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Lead:
 
 
 class PendingCut(Struct, frozen=True):
-    """A cut that may be made: the decision, what leaves with it, and the summary that is shown now."""
+    """A cut that may be made: the decision, the messages that leave, and the summary shown now."""
 
     cut: Cut
     evicted: tuple[Message, ...]
@@ -160,10 +160,11 @@ class PendingCut(Struct, frozen=True):
 class Window:
     """An immutable request: messages in order, with their tokens.
 
-    ``decisions`` holds what was newly decided, to be written to the log by the caller, ``pending_cut`` the
-    cut among them; ``applied`` is all that the window was made under. ``shared`` counts the leading
-    messages of the ``previous`` window, ``reused_prefix_tokens`` the tokens that it or the ``latest`` one
-    begins with, if that is more. ``recall`` is the recalled memory and its tokens.
+    ``decisions`` holds the new decisions, which the caller writes to the log, ``pending_cut`` the cut among
+    them; ``applied`` holds all decisions that the window was made under. ``shared`` is the number of leading
+    messages shared with the ``previous`` window. ``reused_prefix_tokens`` is the number of leading tokens
+    shared with it or with the ``latest`` window, whichever is more. ``recall`` is the recalled memory and its
+    tokens.
     """
 
     def __init__(
@@ -202,7 +203,7 @@ class Window:
             self.reused_prefix_tokens = max(self.reused_prefix_tokens, also)
 
     def render(self, format: Format | str, *, request: bool = False) -> dict[str, Any]:
-        """Render the window with the tools of its head, as an object of a provider's format.
+        """Render the window, with the tools of its head, as an object in a provider's format.
 
         Raise `InvalidConversation` if the provider would reject the result; `request` adds the rules
         about the last message.
@@ -212,14 +213,14 @@ class Window:
         return formats.rendered(self.messages, target, tools=head.tools, request=request).payload
 
     def detached(self) -> Window:
-        """Return the request without the conversation that it was made of, to compare others with it."""
+        """Return the request without its conversation, to compare other requests with."""
         alone = copy(self)
         alone.tally, alone.view = Tally(self.tally.counter, self.tally.limits), View(cut=self.view.cut)
         alone.report = WindowReport(alone.tally, alone.view, {}, ())
         return alone
 
     def stays_in(self, other: Window) -> int:
-        """Return how many leading messages are those of another window with the same view of the tally."""
+        """Return how many leading messages another window with the same view of the tally has in common."""
         if not (self.tally is other.tally and self.view is other.view and self.lead is other.lead):
             return 0
         if (self._inserted, self._insert_at) == (other._inserted, other._insert_at):
@@ -228,7 +229,7 @@ class Window:
         return min(self.finished, *places)
 
     def leads_into(self, view: View, recall: Shown | None) -> bool:
-        """Return True if the same lead is before the kept part of that view."""
+        """Return True if the same lead precedes the kept part of that view."""
         mine = (self.view.kept, self.view.pinned, self.view.summary, self.lead.recall)
         theirs = (view.kept, view.pinned, view.summary, recall)
         return mine == theirs and len(self.messages) > len(self.lead.messages)
@@ -244,7 +245,7 @@ class Window:
         return (*before, *rest)
 
     def _reused(self, before: Window | None, shared: int) -> int:
-        """Count the leading tokens that were in an earlier request, whose first messages are the same."""
+        """Count the leading tokens reused from an earlier request that begins with the same messages."""
         if before is None or not shared or before.preface.tools_sent != self.preface.tools_sent:
             return 0
         tally, view, lead = self.tally, self.view, self.lead
@@ -270,11 +271,11 @@ def _shared(messages: Sequence[Message], before: Sequence[Message]) -> int:
     return shared
 
 
-# The three tiers: what is kept whole, what slides, what has left.
+# The three tiers: what is kept whole, what may slide out, what has left.
 
 
 class Tiers(Struct, frozen=True):
-    """Message ids by tier, and the tokens of every category, what is free included."""
+    """Message ids by tier, and the tokens of every category, including free tokens."""
 
     immediate: tuple[MessageId, ...]
     short_term: tuple[MessageId, ...]
@@ -296,7 +297,7 @@ def tiers(window: Window, policy: Policy) -> Tiers:
 
 
 def usage(window: Window, policy: Policy) -> dict[str, int]:
-    """Return the tokens of every category: what is used adds up to the window, the rest is free."""
+    """Return the tokens of every category: used ones add up to the window, the rest is free."""
     tally, view, lead = window.tally, window.view, window.lead
     border = _border(tally, view, policy)
     immediate = tally.total(border) - view.saving(border)
