@@ -1,4 +1,4 @@
-"""Stores keep sessions. A new one is a package here and a line in the registry."""
+"""Stores keep sessions. To add one, create a package here and add a line to `STORES`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ STORES = {
     "valkey+cluster": "redis",
     "valkeys+cluster": "redis",
 }
-"""The scheme of a URL, and the package whose ``connect`` opens it."""
+"""URL schemes, each with the package whose ``connect`` opens it."""
 
 
 async def connect(url: str) -> Store:
-    """Open the store at a URL; it is created if it is missing and can be created."""
+    """Open the store at a URL, and create it if it is missing and can be created."""
     if not isinstance(url, str):
         raise InputError(
             f"the URL of a store must be text, not {type(url).__name__}; for an SQLite file, "
@@ -44,7 +44,7 @@ async def connect(url: str) -> Store:
 
 
 def _advice(url: str, scheme: str) -> str:
-    """Return what to write instead; only a plain path is repeated, since a URL may hold a password."""
+    """Return what to write instead; repeat only a plain path, since a URL may contain a password."""
     if ":" not in url and "@" not in url:
         return f"for an SQLite file, write sqlite:///{url:.200}"
     if close := get_close_matches(scheme, STORES, n=1):

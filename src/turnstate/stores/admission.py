@@ -1,12 +1,12 @@
-"""The checks of a change, in their order, and the session after it.
+"""The checks that a change must pass, in order, and the session after the change.
 
-Session, epoch, key, fence, expected version and head: the first check that fails is raised. A known key with
-the same digest returns the receipt of the first request before fence and version are checked, so a retry is
-safe whatever happened since. A change that begins the next epoch passes the fence check and raises the
-fence, so the holder of a lease on the ended epoch can write no more.
+The order is session, epoch, key, fence, expected version, head; the first check that fails raises. A known
+key with the same digest returns the receipt of the first request before fence and version are checked, so a
+retry is safe no matter what has happened since. A change that begins the next epoch skips the fence check and
+raises the fence, so a worker that holds a lease on the ended epoch can no longer write.
 
-All of it is pure. Stores that check in Python call it inside their transaction; for stores that check on a
-server the contract suite proves the same order.
+Everything here is pure. Stores that check in Python call it inside their transaction; for stores that check
+on a server, the contract suite proves the same order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEY_LIFE = 7 * 24 * 3600 * 1000
 
 
 class KnownKey(Struct, frozen=True):
-    """A key that was used, with the digest of its request and its receipt."""
+    """A used key, with the digest of its request and the receipt."""
 
     digest: bytes
     receipt: Receipt
@@ -33,7 +33,7 @@ class KnownKey(Struct, frozen=True):
 
 
 def admitted(row: SessionRow, change: Change, known: KnownKey | None) -> Receipt | None:
-    """Raise the first check that fails; return the first receipt if the request is repeated."""
+    """Raise the error of the first check that fails; return the first receipt if this is a repeat."""
     _check_epoch(row, change)
     if change.key and known and change.now - known.created < KEY_LIFE:
         if known.digest != change.key.digest:
@@ -45,7 +45,7 @@ def admitted(row: SessionRow, change: Change, known: KnownKey | None) -> Receipt
 
 
 def advanced(row: SessionRow, change: Change, *, branch: int, seq: int, total: int) -> SessionRow:
-    """Return the session after a change whose records follow that position."""
+    """Return the session after a change whose records follow the given position."""
     ended = change.end is not None
     return structs.replace(
         row,
@@ -64,14 +64,14 @@ def advanced(row: SessionRow, change: Change, *, branch: int, seq: int, total: i
 
 
 def appended(row: SessionRow, change: Change, *, seq: int, total: int) -> SessionRow:
-    """Return the session after a change that does nothing but append."""
-    said = change.is_activity  # then the path of messages is another one, too
+    """Return the session after a change that only appends."""
+    said = change.is_activity  # there is a message, so the path of messages changes, too
     active = change.now if said and change.now > row.active else row.active
     return structs.replace(row, seq=seq, total=total, version=row.version + said, active=active)
 
 
 def check_meta(row: SessionRow, expected: dict[str, Any] | None) -> None:
-    """Raise `Conflict` if the metadata of a session is not what is expected."""
+    """Raise `Conflict` if the metadata of a session differs from what is expected."""
     if expected is not None and row.meta != expected:
         raise Conflict(
             f"the metadata of session {row.id} has changed since it was read; read it again and decide anew",

@@ -1,10 +1,10 @@
-"""What is usually read of a session, read with the session: one round trip where each read would take one.
+"""Read-ahead: fetch the rows that are usually needed with the session, all in one round trip.
 
     first rows   1 2 3 4              system messages that a conversation begins with
     marks                  15     30  the newest entry of each kind that decides what is shown
-    newest rows         … 28 29 30 31 what a window is made of, if it is short
+    newest rows         … 28 29 30 31 enough to build a short window
 
-`Ahead` answers from these, which are of one snapshot, and asks the store for everything else.
+`Ahead` answers from these rows, which come from one snapshot, and asks the store for everything else.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from .values import Address, BranchRow, Row, SessionRow, Span
 __all__ = ["FIRST", "NEWEST", "NEWEST_BYTES", "Ahead"]
 
 FIRST = 4
-"""Rows from the beginning of the branch."""
+"""Rows to fetch from the beginning of the branch."""
 
 NEWEST = 48
-"""Rows from its end."""
+"""Rows to fetch from the end of the branch."""
 
 NEWEST_BYTES = 256_000
-"""Bytes of these, but one row in any case."""
+"""Limit on the bytes of the newest rows; at least one row is fetched."""
 
 
 class Ahead:
-    """The log of a session, of whose branch some rows are known, among them the newest of some kinds."""
+    """The log of a session of which some rows are already known, including the newest of some kinds."""
 
     def __init__(
         self, log: Reads, session: SessionRow, rows: Iterable[Row], marks: Mapping[str, Row | None]
@@ -35,7 +35,7 @@ class Ahead:
         self._log, self._session, self._marks = log, session, marks
         self._rows = {row.seq: row for row in rows}
         self._ids = {row.id: row for row in self._rows.values()}
-        self._tail, self._start = session.seq + 1, 0  # all rows are known from there on, and up to there
+        self._tail, self._start = session.seq + 1, 0  # rows from `_tail` on and up to `_start` are known
         while self._tail - 1 in self._rows:
             self._tail -= 1
         while self._start + 1 in self._rows:
@@ -50,7 +50,7 @@ class Ahead:
         newest: bool = False,
         kinds: Sequence[str] | None = None,
     ) -> list[Row]:
-        """Return the entries of a span in order; with a limit the first ones, or the newest."""
+        """Return the entries of a span in order; with a limit, only the first ones or the newest."""
         if kinds is None and span.branch == self._session.branch:
             first, last = max(span.first, 1), min(span.last, self._session.seq)
             if limit is not None and newest:
@@ -68,7 +68,7 @@ class Ahead:
         return await self._log.find(at, ids)
 
     async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-        """Return the newest entry of each kind on a path, whose newest span comes first."""
+        """Return the newest entry of each kind on a path; ``spans`` starts with the newest."""
         session = self._session
         if all(kind in self._marks for kind in kinds) and list(spans) == [
             Span(session.branch, 1, session.seq)

@@ -1,14 +1,14 @@
-"""Changes on their way to a server: one alone is one call, those of the same moment share one.
+"""Batching of changes that are sent to a server: simultaneous changes share one call.
 
     alone       answer ──► one call                    ──► an answer
     together    answer ──┐
                 answer ──┼► one call for all of them   ──► an answer or an error for each
                 answer ──┘
 
-At most two calls are under way; what comes meanwhile is sent with the next. Changes of one session are sent
-in order: while some of them are under way, the others wait. The store says how a call is made. For a change
-that a call for many could not do it returns None, and the change is sent again alone. What a call raises is
-raised to all who share it; a caller who is canceled harms no other.
+At most two calls are in flight; changes that arrive meanwhile are sent with the next call. Changes to one
+session are sent in order: while some of them are in flight, the others wait. The store makes the calls. If a
+shared call returns None for a change that it could not apply, that change is sent again alone. An exception
+from a call is raised to all callers that share it; canceling one caller does not affect the others.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from .values import Address, Change
 __all__ = ["Batches", "is_plain"]
 
 TOGETHER = 64
-"""Changes in one call."""
+"""Maximum number of changes in one call."""
 
 CALLS = 2
-"""Calls under way: while one is on its way to the disk, the next is made."""
+"""Maximum number of calls in flight: while one is being written to disk, the next is made."""
 
 FEW = 16
-"""Changes that are not worth two calls. Of more than that, half are sent at a time: while the server works on
-one half, the callers of the other half have their answers and make their next changes."""
+"""Up to this many changes are not worth two calls. Of more, half are sent at a time: while the server works
+on one half, the callers of the other half get their answers and make their next changes."""
 
 LARGE = 32_768
-"""Bytes of a change that is sent alone: it would keep the others waiting."""
+"""A change with more bytes than this is sent alone, since it would keep the others waiting."""
 
 J = TypeVar("J")
 
 
 def is_plain(change: Change) -> bool:
-    """Return True if a change only appends, and not much, so that it may share a call."""
+    """Return True if a change only appends, and is small enough to share a call."""
     branches = change.fork is not None or change.select is not None
     ends = change.next_epoch or change.end is not None
     large = sum(len(record.body) for record in change.records) > LARGE
@@ -49,14 +49,14 @@ def is_plain(change: Change) -> bool:
 
 
 class _Waiting(Generic[J]):
-    """A change of a session as it is sent, and who waits for its answer."""
+    """A change to a session as it is sent, and the future of its answer."""
 
     def __init__(self, at: Address, job: J) -> None:
         self.at, self.job = at, job
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def settle(self, answer: Any) -> None:
-        if not self.answer.done():  # or its caller was canceled
+        if not self.answer.done():  # otherwise its caller was canceled
             self.answer.set_result(answer)
 
     def fail(self, error: Exception) -> None:
@@ -65,7 +65,7 @@ class _Waiting(Generic[J]):
 
 
 class Batches(Generic[J]):
-    """Sends changes, as few calls as possible at a time."""
+    """Sends changes in as few calls as possible."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class Batches(Generic[J]):
     ) -> None:
         self._alone, self._called = alone, together
         self._waiting = deque[_Waiting[J]]()
-        self._calls = self._sent = 0  # calls under way, and the changes in them
-        self._busy = set[Address]()  # their changes are under way
+        self._calls = self._sent = 0  # calls in flight, and the changes in them
+        self._busy = set[Address]()  # sessions with changes in flight
         self._tasks = set[asyncio.Task[None]]()
         self._gathering = False
         self._several = False  # the last call had several changes, so several callers may be about to append
 
     async def answer(self, at: Address, job: J) -> Any:
-        """Send a change of a session, and return the answer."""
+        """Send a change to a session and return the answer."""
         waiting = _Waiting(at, job)
         self._waiting.append(waiting)
         if self._calls < CALLS and not self._gathering:
@@ -99,7 +99,7 @@ class Batches(Generic[J]):
             await asyncio.wait(self._tasks)
 
     async def _gather(self, one: _Waiting[J]) -> None:
-        """Let all tasks run that are ready: what they append is sent together."""
+        """Let all tasks that are ready run, so that their appends are sent together."""
         self._gathering = True
         try:
             await asyncio.sleep(0)
@@ -111,7 +111,7 @@ class Batches(Generic[J]):
             self._gathering = False
 
     async def _lone(self, one: _Waiting[J]) -> Any:
-        """Send the only change that waits, in the task of its caller."""
+        """Send the only waiting change in the task of its caller."""
         self._begin([one])
         try:
             return await self._alone(one.job)
@@ -125,7 +125,7 @@ class Batches(Generic[J]):
         self._busy.update(one.at for one in batch)
 
     def _end(self, batch: Sequence[_Waiting[J]], *, again: Sequence[_Waiting[J]] = ()) -> None:
-        """Count a call as ended; sessions whose changes are sent again stay busy."""
+        """Mark a call as finished; sessions whose changes are sent again stay busy."""
         self._calls -= 1
         self._sent -= len(batch)
         self._busy.difference_update(one.at for one in batch)
@@ -133,7 +133,7 @@ class Batches(Generic[J]):
         self._send()
 
     def _send(self) -> None:
-        """Send what waits, as far as calls are free."""
+        """Send waiting changes while a call is free."""
         while self._waiting and self._calls < CALLS:
             batch = self._next()
             if not batch:
@@ -157,7 +157,7 @@ class Batches(Generic[J]):
         return batch
 
     async def _together(self, batch: Sequence[_Waiting[J]]) -> None:
-        """Send changes in one call, and those that it could not do again, each alone."""
+        """Send changes in one call, then send each change that it could not apply again, alone."""
         again = list[_Waiting[J]]()
         try:
             for one, answer in zip(batch, await self._called([one.job for one in batch]), strict=True):
@@ -181,7 +181,7 @@ class Batches(Generic[J]):
             self._send()
 
     async def _sent_again(self, changes: Sequence[_Waiting[J]]) -> None:
-        """Send changes of one session again, one after the other."""
+        """Send changes to one session again, one after the other."""
         for one in changes:
             try:
                 one.settle(await self._alone(one.job))

@@ -1,8 +1,9 @@
 """The ports of a store: six small protocols over one append-only log.
 
-The values that cross them are in `values`. The checks of a change, and their order, are in `admission`; a
-store runs them inside the transaction that writes. Times are milliseconds of the caller's clock: a wrong
-clock may end a lease early or late, but never lets two writers in, since fences are numbers and not times.
+The values that cross them are in `values`. The checks that a change must pass, and their order, are in
+`admission`; a store runs them inside the transaction that writes. Times are milliseconds of the caller's
+clock. A wrong clock may end a lease early or late, but never lets two writers in: fences are numbers, not
+times.
 """
 
 from __future__ import annotations
@@ -52,16 +53,16 @@ __all__ = [
 T = TypeVar("T")
 
 SMALL = 64_000
-"""Bytes of entries that are read and decoded in the thread of an event loop: less than a millisecond."""
+"""Bytes of entries that may be read and decoded in an event loop's thread: less than a millisecond."""
 
 
 @runtime_checkable
 class OnDisk(Protocol):
-    """A store or a memory engine that keeps files on this machine, which checkpoints leave alone."""
+    """A store or a memory engine that keeps files on this machine; checkpoints leave these alone."""
 
     @property
     def files(self) -> Sequence[Path]:
-        """Return the absolute paths of its files and folders."""
+        """The absolute paths of its files and folders."""
         ...
 
 
@@ -77,9 +78,9 @@ class Reads(Protocol):
         newest: bool = False,
         kinds: Sequence[str] | None = None,
     ) -> list[Row]:
-        """Return the entries of a span in order; with a limit the first ones, or the newest.
+        """Return the entries of a span in order; with a limit, only the first ones or the newest.
 
-        With ``kinds``, only entries of these kinds are read, and messages are never among them.
+        With ``kinds``, read only entries of these kinds; messages are never among them.
         """
         ...
 
@@ -88,7 +89,7 @@ class Reads(Protocol):
         ...
 
     async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-        """Return the newest entry of each kind on a path, whose newest span comes first."""
+        """Return the newest entry of each kind on a path; ``spans`` starts with the newest."""
         ...
 
     async def branches(self, at: Address) -> list[BranchRow]:
@@ -119,46 +120,46 @@ class Log(Reads, Protocol):
 
 @runtime_checkable
 class ReadsAtOnce(Protocol):
-    """A store that reads several times in one snapshot, without a round trip for each."""
+    """A store that can make several reads in one snapshot, without a round trip for each."""
 
     async def at_once(
         self, at: Address, job: Callable[[SessionRow, Reads], Awaitable[T]], *, small: bool = False
     ) -> T:
-        """Return what a job makes of a session and its log.
+        """Run a job on a session and its log, and return its result.
 
-        The job runs in a thread that has no event loop, so it awaits nothing but the log that it is given. A
-        `small` one may be tried in the thread of the caller's loop first.
+        The job runs in a thread that has no event loop, so it must await nothing but the log that it gets. A
+        ``small`` job may be tried in the thread of the caller's loop first.
         """
         ...
 
 
 @runtime_checkable
 class ReadsAhead(Protocol):
-    """A store that is far away, and reads a session with what is usually asked of it in one round trip."""
+    """A remote store that reads a session and the rows that are usually needed in one round trip."""
 
     async def ahead(self, at: Address, kinds: Sequence[str]) -> tuple[SessionRow, Reads]:
-        """Return a session, and a log that knows its newest entries and the newest of each of some kinds."""
+        """Return a session, and a log that already has its newest entries and the newest of each kind."""
         ...
 
 
 class Feed(Protocol):
-    """Entries in the order in which they were written, for whoever follows sessions by asking again.
+    """Entries in the order in which they were written, for consumers that follow sessions by polling.
 
-    Every entry appears once and never late: what a page leaves out before its cursor does not exist.
+    Every entry appears exactly once and never late: no new entry appears before a cursor that was returned.
     """
 
     async def since(self, at: Address, id: str | None, *, limit: int) -> list[Row]:
-        """Return the entries of a session, on all branches, that were written after one of them.
+        """Return the entries of a session, on all branches, that were written after a given one.
 
-        Without an id they begin with the first. Raise `NotFound` if there is no such entry.
+        Without an id, start with the first entry. Raise `NotFound` if there is no such entry.
         """
         ...
 
     async def feed(self, tenant: str, cursor: str, *, limit: int) -> FeedPage:
-        """Return the entries of all sessions of a tenant after a cursor; an empty one is the beginning.
+        """Return the entries of all sessions of a tenant after a cursor; an empty one means the beginning.
 
-        Entries of one session are in order; those of different sessions need not be. Raise `InputError` if
-        the cursor is not one of this store.
+        Entries of one session are in order; entries of different sessions need not be. Raise `InputError` if
+        the cursor does not belong to this store.
         """
         ...
 
@@ -200,11 +201,11 @@ class Directory(Protocol):
         idle: int | None = None,
         expected: dict[str, Any] | None = None,
     ) -> SessionRow:
-        """Change what is given and keep the rest; raise `Conflict` if meta is not what is expected."""
+        """Update the given fields; raise `Conflict` if the current meta differs from ``expected``."""
         ...
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        """Return sessions that were idle for too long, without a message and without a lease."""
+        """Return sessions that have been idle for too long, with neither a message nor a lease."""
         ...
 
     async def remove(self, at: Address) -> Removed:
@@ -213,7 +214,7 @@ class Directory(Protocol):
 
 
 class Outbox(Protocol):
-    """Parcels that are to be delivered; a change adds them."""
+    """Parcels that wait for delivery; a change adds them."""
 
     async def take(self, now: int, *, until: int, limit: int, tenant: str | None = None) -> list[Parcel]:
         """Claim parcels that are due; no one else gets them before ``until``. Each claim counts as a try."""
@@ -242,7 +243,7 @@ class Leases(Protocol):
     """The right of one worker to write to a session."""
 
     async def acquire(self, at: Address, *, holder: str, until: int, now: int) -> Lease:
-        """Take the lease with a fence higher than any before, or raise `Busy` while another one is live."""
+        """Acquire the lease with a higher fence than any before, or raise `Busy` while another is live."""
         ...
 
     async def renew(self, at: Address, lease: Lease, *, until: int) -> Lease:
@@ -250,7 +251,7 @@ class Leases(Protocol):
         ...
 
     async def release(self, at: Address, lease: Lease, *, now: int) -> None:
-        """Release a lease, which counts as activity until then; do nothing if another worker took over."""
+        """Release a lease, which counts as activity up to now; do nothing if another worker took over."""
         ...
 
 
@@ -259,35 +260,35 @@ class Health(Protocol):
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledged write means."""
+        """What an acknowledged write survives."""
         ...
 
     async def time(self) -> int | None:
-        """Return the store's own time in milliseconds; None if it has no clock but the caller's."""
+        """Return the store's own time in milliseconds, or None if it relies on the caller's clock."""
         ...
 
     async def facts(self) -> dict[str, str]:
-        """Return versions, settings and sizes for people to read."""
+        """Return human-readable versions, settings and sizes."""
         ...
 
     async def scrub(self) -> bool:
-        """Overwrite what deleted sessions left in the files; return True if nothing of them is left."""
+        """Overwrite the remains of deleted sessions in the files; return True if none are left."""
         ...
 
     def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
         """Check everything, and with ``repair`` move damaged records aside.
 
-        With ``recount``, token counts are compared with the text as well.
+        With ``recount``, also compare token counts with the text.
         """
         ...
 
 
 @runtime_checkable
 class ReportsLosses(Protocol):
-    """A store that notices when its server lost what it had acknowledged, in a power cut or a failover."""
+    """A store that notices when its server lost acknowledged writes in a power cut or a failover."""
 
     def lost(self, at: Address) -> str:
-        """Return what is known to be lost of a session, for people to read; empty if nothing is."""
+        """Return a human-readable description of a session's known losses, empty if there are none."""
         ...
 
 
@@ -295,5 +296,5 @@ class Store(Log, Feed, Directory, Outbox, Leases, Health, Protocol):
     """All ports of one store."""
 
     async def close(self) -> None:
-        """Finish what was begun and close files and connections."""
+        """Finish pending work and close files and connections."""
         ...

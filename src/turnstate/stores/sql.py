@@ -1,7 +1,7 @@
 """SQL in files: a statement is a block of a ``.sql`` file under a line ``-- name: NAME``.
 
-SQLite and PostgreSQL load their statements once, at import, so that using one is a lookup in a mapping.
-Migrations are numbered files in a folder ``migrations``; the number of a step is its place, from 1 on.
+SQLite and PostgreSQL load their statements once, at import, so using one is a dictionary lookup. Migrations
+are numbered files in a folder ``migrations``; a step's number is its position, counted from 1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 
 
 def named_statements(package: str, *names: str) -> dict[str, str]:
-    """Return the statements in some ``.sql`` files of a package by their names, each on one line."""
+    """Return the statements in some ``.sql`` files of a package by name, each on one line."""
     found = dict[str, str]()
     for name in names:
         pieces = _NAME.split(files(package).joinpath(name).read_text("utf-8"))
@@ -33,5 +33,5 @@ def migration_steps(package: str) -> tuple[str, ...]:
 
 
 def without_comments(sql: str) -> str:
-    """Return SQL without the lines that are comments."""
+    """Return SQL without its comment lines."""
     return _COMMENT.sub("", sql)

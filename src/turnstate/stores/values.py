@@ -3,7 +3,7 @@
 A session is a tree of branches with a head. Every write to it is one `Change`, which is applied as a whole or
 not at all. A store keeps bytes and does not interpret them: it does not know what a cut or a summary is.
 
-Those that come in thousands are not tracked by the garbage collector (`gc=False`): none leads back to itself.
+Values that exist in thousands are not tracked by the garbage collector (`gc=False`): none is part of a cycle.
 """
 
 from __future__ import annotations
@@ -54,11 +54,15 @@ Recount = Callable[[str, str, bytes, int], int | None]
 """Returns the token count of an entry (counter, kind, body, stored count) if the stored count is wrong."""
 
 Durability = Literal["memory", "best_effort", "fsync"]
-"""What an acknowledged write survives: not even the process, all but a server's failure, everything."""
+"""What an acknowledged write survives.
+
+``memory``: not even the end of the process; ``best_effort``: anything but a server failure; ``fsync``:
+everything.
+"""
 
 
 Order = Literal["created", "active"]
-"""By which time a list of sessions is ordered, the newest first."""
+"""The time by which a list of sessions is sorted, newest first."""
 
 
 class Address(NamedTuple):
@@ -69,7 +73,7 @@ class Address(NamedTuple):
 
 
 class Position(NamedTuple):
-    """A position in the log: the last entry of a path. Sequence numbers continue over a fork."""
+    """A position in the log: the last entry of a path. Sequence numbers continue across a fork."""
 
     branch: int
     seq: int
@@ -84,16 +88,16 @@ class Span(NamedTuple):
 
 
 class PageMark(NamedTuple):
-    """Where a page of sessions ended: the time by which its last session is ordered, and its id."""
+    """Where a page of sessions ended: the sort time and the id of its last session."""
 
     moment: int
     id: str
 
 
 class Record(Struct, frozen=True, kw_only=True, gc=False):
-    """An entry to be written: its body as UTF-8 JSON, and its tokens as sent.
+    """An entry to write: its body as UTF-8 JSON, and its token count as sent.
 
-    A message is found by the words that `turnstate.search_terms.entry_words` returns for its body.
+    Search finds a message by the words that `turnstate.search_terms.entry_words` returns for its body.
     """
 
     id: str
@@ -103,10 +107,10 @@ class Record(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Row(Struct, frozen=True, kw_only=True, gc=False):
-    """An entry that was written. ``total`` is the running sum of tokens on the path up to here.
+    """A written entry. ``total`` is the running sum of tokens on the path up to here.
 
-    A row whose bytes do not match their checksum is ``damaged``, with what is left of it. One that an index
-    should lead to and that only a scan of the table found is ``recovered``.
+    A row is ``damaged`` if its bytes do not match their checksum; it then holds whatever is left. It is
+    ``recovered`` if an index should have led to it, but only a table scan found it.
     """
 
     branch: int
@@ -123,8 +127,8 @@ class Row(Struct, frozen=True, kw_only=True, gc=False):
 class BranchRow(Struct, frozen=True, kw_only=True):
     """A branch starts after ``fork_seq`` of its parent; a root has no parent.
 
-    ``operation`` names what created it and ``former`` the branch that was the head before, which undo
-    selects.
+    ``operation`` names the operation that created it; ``former`` is the branch that was the head before,
+    which undo selects.
     """
 
     id: int
@@ -137,7 +141,7 @@ class BranchRow(Struct, frozen=True, kw_only=True):
 
 
 class SessionRow(Struct, frozen=True, kw_only=True, gc=False):
-    """Everything about a session but its log."""
+    """Everything about a session except its log."""
 
     tenant: str
     id: str
@@ -148,7 +152,7 @@ class SessionRow(Struct, frozen=True, kw_only=True, gc=False):
     meta: dict[str, Any]
     created: int
     active: int
-    idle: int = 0  # milliseconds of inactivity after which it ends; 0 is never
+    idle: int = 0  # milliseconds of inactivity after which it ends; 0 means never
     epoch: int = 1
     branch: int = 1
     seq: int = 0
@@ -172,7 +176,7 @@ class SessionRow(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def expires(self) -> int | None:
-        """When it ends by itself if no message is appended until then."""
+        """The time at which the session ends if no message is appended before; None if it does not expire."""
         return self.active + self.idle if self.idle and self.ended is None else None
 
     def mark(self, order: Order = "created") -> PageMark:
@@ -180,7 +184,7 @@ class SessionRow(Struct, frozen=True, kw_only=True, gc=False):
         return PageMark(self.created if order == "created" else self.active, self.id)
 
     def is_idle(self, now: int) -> bool:
-        """Return True if it was idle for too long; a lease counts as activity until it ends."""
+        """Return True if the session has been idle for too long; a lease counts as activity until it ends."""
         expires = self.expires
         return expires is not None and max(expires, self.lease_until + self.idle) <= now
 
@@ -193,7 +197,7 @@ class Key(NamedTuple):
 
 
 class Fork(Struct, frozen=True, kw_only=True):
-    """A branch to be created and selected: after ``seq`` of the parent, or a new root."""
+    """A branch to create and select: after ``seq`` of the parent, or a new root."""
 
     parent: int | None
     seq: int
@@ -202,7 +206,7 @@ class Fork(Struct, frozen=True, kw_only=True):
 
 
 class Parcel(Struct, frozen=True, kw_only=True):
-    """Something to be delivered to the memory engine, which ignores an id that it has seen."""
+    """A delivery to the memory engine, which ignores ids that it has already seen."""
 
     id: str
     tenant: str
@@ -216,13 +220,13 @@ class Parcel(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True, kw_only=True, gc=False):
-    """One write to one session, all of it or nothing.
+    """One write to one session, applied as a whole or not at all.
 
     Its conditions are checked first: creation, epoch, key, fence, expected version and head. Then a branch
     is created or selected, the records are appended to the head, and the parcels are added to the outbox.
-    ``created`` is when the session was created that is meant: another one may have its id by now.
+    ``created`` is the creation time of the intended session, since another one may have its id by now.
     ``next_epoch`` ends the epoch and begins the next one even if a lease is held: it raises the fence.
-    ``end`` ends the epoch without a next one, and a lease refuses it like any other write.
+    ``end`` ends the epoch without beginning another; a lease blocks it like any other write.
     """
 
     at: Address
@@ -248,7 +252,7 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def moves_path(self) -> bool:
-        """True if the path of messages is another one afterwards."""
+        """True if the change alters the path of messages."""
         return self.fork is not None or self.select is not None or self._has_message
 
     @property
@@ -258,20 +262,20 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def _has_message(self) -> bool:
-        records = self.records  # most often one, which is a message
+        records = self.records  # usually a single message
         return bool(records) and (records[0].kind == MESSAGE or any(one.kind == MESSAGE for one in records))
 
 
 class Receipt(Struct, frozen=True, kw_only=True, gc=False):
-    """The result of a change: the numbers of its records, and the session's version after it."""
+    """The result of a change: the sequence numbers of its records, and the session's new version."""
 
     epoch: int
     version: int
     branch: int
-    first: int  # of the records; `last` + 1 if there are none
+    first: int  # number of the first record; `last` + 1 if there are none
     last: int
-    repeated: bool = False  # the key was known: this is the receipt of the first request
-    ids: dict[str, str] = field(default_factory=dict)  # of messages and calls: as given, as stored
+    repeated: bool = False  # the key is known, and this is the receipt of the first request
+    ids: dict[str, str] = field(default_factory=dict)  # ids of messages and calls: given to stored
 
     @property
     def head(self) -> Position:
@@ -280,14 +284,14 @@ class Receipt(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Lease(Struct, frozen=True, kw_only=True):
-    """The right to write alone until a time; a later holder has a higher fence."""
+    """The exclusive right to write until a given time; each later holder has a higher fence."""
 
     fence: int
     until: int
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Which sessions are listed: those that match every field that is set."""
+    """Which sessions to list: those that match every field that is set."""
 
     user: str | None = None
     tag: str | None = None
@@ -313,14 +317,14 @@ class FeedItem(Struct, frozen=True, kw_only=True):
 
 
 class FeedPage(NamedTuple):
-    """Entries in the order of the feed, and the cursor of what follows, also if there are none."""
+    """Entries in feed order, and the cursor to continue from, which is set even if there are no entries."""
 
     items: list[FeedItem]
     cursor: str
 
 
 def feed_number(cursor: str) -> int:
-    """Return the number that is the cursor of most stores; raise `InputError` if it is none."""
+    """Return the number that most stores use as a cursor; raise `InputError` if it is not a number."""
     if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
         raise InputError(f"{cursor!r:.60} is not a cursor of this store; pass the cursor of an entry")
     return int(cursor or 0)
