@@ -1,8 +1,8 @@
 """The data of a memory store: sessions, parcels, and an index of words.
 
-Every operation runs under one lock and never awaits inside it, so each is a transaction, also if several
-threads share a store. Writers compute everything first and change the state last: what raises has changed
-nothing.
+Every operation runs under one lock and never awaits while it holds it, so each is a transaction, even if
+several threads share a store. Writers compute everything first and change the state last: an operation that
+raises has changed nothing.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Indexed:
 
     @property
     def is_cut(self) -> bool:
-        """True if its words are known."""
+        """True if the entry has been split into words."""
         return "words" in self.__dict__
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Its words, cut when it is searched for the first time."""
+        """The words of the entry, which is split when it is first searched."""
         return frozenset(entry_words(self.row.kind, self.row.body))
 
 
@@ -75,7 +75,7 @@ class StoredSession:
         return self.branches[branch].fork_seq + len(self.rows[branch])
 
     def recount(self, recount: Recount, *, repair: bool) -> Iterator[Finding]:
-        """Compare token counts with the text; with ``repair`` correct them and the totals that follow."""
+        """Compare token counts with the text; with ``repair``, correct them and the totals after them."""
         done = "its tokens are counted again" if repair else ""
         for id, branch in self.branches.items():
             total = self.total(branch.parent, branch.fork_seq)
@@ -104,7 +104,7 @@ class StoredSession:
             self.row = structs.replace(self.row, total=self.total(self.row.branch, self.row.seq))
 
     def _counter(self, branch: int | None, seq: int) -> str:
-        """Return the counter in force at a position of a path: that of the newest model before it."""
+        """Return the counter in force at a position of a path, set by the newest model change before it."""
         while branch is not None:
             known = self.branches[branch]
             own = reversed(self.rows[branch][: max(0, seq - known.fork_seq)])
@@ -114,7 +114,7 @@ class StoredSession:
         return self.row.counter
 
     def check_new(self, records: Iterable[Record]) -> None:
-        """Raise `AlreadyExists` if an id is used, by the log or by another of the records."""
+        """Raise `AlreadyExists` if the log or another of the records already uses an id."""
         fresh = set[str]()
         for record in records:
             if record.id in self.by_id or record.id in fresh:
@@ -145,7 +145,7 @@ class MemoryTables:
         self.lock = threading.Lock()
         self.sessions: dict[Address, StoredSession] = {}
         self.outbox: dict[str, Parcel] = {}
-        self.index: list[Indexed | None] = []  # a removed entry becomes None, so that marks stay valid
+        self.index: list[Indexed | None] = []  # a removed entry becomes None to keep marks valid
 
     def kept(self, at: Address) -> StoredSession:
         """Return a session, or raise `NotFound`."""
@@ -163,13 +163,13 @@ class MemoryTables:
 
 
 def _counter_after(row: Row) -> str | None:
-    """Return the counter of a model that an entry sets; None if it sets none."""
+    """Return the counter of the model that an entry sets, or None if it sets no model."""
     entry = decode_entry(row.kind, row.body) if row.kind == "model" else None
     return entry.counter if isinstance(entry, ModelChange) else None
 
 
 def written(records: Iterable[Record], *, branch: int, seq: int, total: int) -> list[Row]:
-    """Return records as rows after a position."""
+    """Return records as the rows that follow a position."""
     rows = list[Row]()
     for record in records:
         seq, total = seq + 1, total + record.tokens
@@ -187,5 +187,5 @@ def written(records: Iterable[Record], *, branch: int, seq: int, total: int) -> 
 
 
 def private(row: SessionRow) -> SessionRow:
-    """Return a row with its own copy of meta, which a caller may change."""
+    """Return a row with its own copy of meta, so callers may modify it."""
     return structs.replace(row, meta=deepcopy(row.meta))

@@ -1,7 +1,7 @@
 """The memory store: the same promises as any other store, for as long as the process lives.
 
-It is the plainest statement of what a store does. Rows, branches and parcels are immutable, and the one
-dictionary that a session row has is copied, so a caller cannot change what is kept.
+It shows what a store does in the simplest form. Rows, branches and parcels are immutable, and the
+only dictionary in a session row is copied, so callers cannot change stored data.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class MemoryStore:
         newest: bool = False,
         kinds: Sequence[str] | None = None,
     ) -> list[Row]:
-        """Return the entries of a span in order; with a limit the first ones, or the newest."""
+        """Return the entries of a span in order; with a limit, only the first ones or the newest."""
         with self._state.lock:
             rows = self._state.kept(at).slice(span)
         if kinds is not None:
@@ -92,7 +92,7 @@ class MemoryStore:
         return sorted(found, key=lambda row: (row.branch, row.seq))
 
     async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-        """Return the newest entry of each kind on a path, whose newest span comes first."""
+        """Return the newest entry of each kind on a path; ``spans`` starts with the newest."""
         missing, found = set(kinds), dict[str, Row]()
         with self._state.lock:
             kept = self._state.kept(at)
@@ -142,7 +142,7 @@ class MemoryStore:
         return hits
 
     async def _cut_words(self, tenant: str) -> None:
-        """Cut the words of entries that are searched for the first time, in a thread if they are long."""
+        """Split entries that are searched for the first time into words, in a thread if they are long."""
         with self._state.lock:
             new = [one for one in self._state.index if one and one.at.tenant == tenant and not one.is_cut]
         large = sum(len(one.row.body) for one in new) > INLINE
@@ -151,7 +151,7 @@ class MemoryStore:
     # Feed
 
     async def since(self, at: Address, id: str | None, *, limit: int) -> list[Row]:
-        """Return the entries of a session, on all branches, that were written after one of them."""
+        """Return the entries of a session, on all branches, that were written after a given one."""
         with self._state.lock:
             known = self._state.kept(at).by_id
             if id is not None and id not in known:
@@ -161,7 +161,7 @@ class MemoryStore:
             return [known[one] for one in ids[start : start + limit]]
 
     async def feed(self, tenant: str, cursor: str, *, limit: int) -> FeedPage:
-        """Return the entries of all sessions of a tenant after a cursor; an empty one is the beginning."""
+        """Return the entries of all sessions of a tenant after a cursor; an empty one means the beginning."""
         with self._state.lock:
             index, sessions, found = self._state.index, self._state.sessions, list[FeedItem]()
             place = feed_number(cursor)
@@ -247,7 +247,7 @@ class MemoryStore:
         idle: int | None = None,
         expected: dict[str, Any] | None = None,
     ) -> SessionRow:
-        """Change what is given and keep the rest; raise `Conflict` if meta is not what is expected."""
+        """Update the given fields; raise `Conflict` if the current meta differs from ``expected``."""
         changes = {
             "title": title,
             "tags": None if tags is None else tuple(sorted(set(tags))),
@@ -262,7 +262,7 @@ class MemoryStore:
             return private(kept.row)
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        """Return sessions that were idle for too long, without a message and without a lease."""
+        """Return sessions that have been idle for too long, with neither a message nor a lease."""
         idle = [row for row in self._rows(tenant) if row.is_idle(now)]
         idle.sort(key=lambda row: (row.active + row.idle, row.id))
         return [private(row) for row in idle[:limit]]
@@ -335,7 +335,7 @@ class MemoryStore:
     # Leases
 
     async def acquire(self, at: Address, *, holder: str, until: int, now: int) -> Lease:
-        """Take the lease with a fence higher than any before, or raise `Busy` while another one is live."""
+        """Acquire the lease with a higher fence than any before, or raise `Busy` while another is live."""
         with self._state.lock:
             kept = self._state.kept(at)
             if kept.row.lease_until > now:
@@ -354,7 +354,7 @@ class MemoryStore:
             return Lease(fence=lease.fence, until=until)
 
     async def release(self, at: Address, lease: Lease, *, now: int) -> None:
-        """Release a lease, which counts as activity until then; do nothing if another worker took over."""
+        """Release a lease, which counts as activity up to now; do nothing if another worker took over."""
         with self._state.lock:
             kept = self._state.sessions.get(at)
             if kept and kept.row.fence == lease.fence:
@@ -364,11 +364,11 @@ class MemoryStore:
     # Health
 
     async def time(self) -> int | None:
-        """Return None: there is no clock but the caller's."""
+        """Return None: the only clock is the caller's."""
         return None
 
     async def facts(self) -> dict[str, str]:
-        """Return versions, settings and sizes for people to read."""
+        """Return human-readable versions, settings and sizes."""
         with self._state.lock:
             sessions = list(self._state.sessions.values())
         entries = sum(len(kept.by_id) for kept in sessions)
@@ -379,7 +379,7 @@ class MemoryStore:
         return True
 
     async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
-        """Check token counts if asked to; what is in memory cannot be damaged otherwise."""
+        """Check token counts if ``recount`` is given; nothing else in memory can be damaged."""
         with self._state.lock:
             sessions = list(self._state.sessions.values()) if recount else []
             found = [one for kept in sessions if recount for one in kept.recount(recount, repair=repair)]
@@ -415,7 +415,7 @@ def _matches(row: SessionRow, which: Filter) -> bool:
 
 
 async def connect(url: str) -> MemoryStore:
-    """Open ``memory:`` for a new store, ``memory:NAME`` for the store that this process has under a name."""
+    """Open a new store for ``memory:``, or the store that this process shares as NAME for ``memory:NAME``."""
     name = url.removeprefix("memory:").strip("/")
     if "?" in name or "#" in name:
         raise InputError(f"{url!r} has options, but the memory store takes none")

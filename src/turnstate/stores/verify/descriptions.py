@@ -1,4 +1,4 @@
-"""Rules for what surrounds the log: the counter and meta of a session, and references to missing things."""
+"""Rules for everything around the log: the counter and meta of a session, and dangling references."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = [
 ]
 
 DEFAULT_COUNTER = "o200k_base"
-"""The counter of a session whose own is damaged; also the default of new sessions."""
+"""The counter that replaces a damaged one; also the default for new sessions."""
 
 MAX_SET_ASIDE = 1_000
-"""Rows that one transaction sets aside; the next check finds the others."""
+"""Maximum number of rows that one transaction sets aside; the next check finds the others."""
 
 
 def inspect_counter(case: Inspection, session: int, name: str | bytes) -> None:
@@ -52,7 +52,7 @@ def inspect_meta(case: Inspection, session: int, meta: bytes) -> None:
 
 
 def parsed(data: bytes, kind: Any) -> Any:
-    """Return JSON as a value of a type, or None if it is not one."""
+    """Decode JSON as a type; return None if it does not match."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -70,7 +70,7 @@ def inspect_keys(case: Inspection, session: int) -> Check[None]:
 
 
 def inspect_orphans(case: Inspection, tables: Sequence[str]) -> Check[None]:
-    """Check that every row that belongs to a session belongs to one that exists."""
+    """Check that every row of some tables belongs to a session that exists."""
     for table in tables:
         for session, count in (yield from asked(f"orphans_{table}", limit=MAX_SET_ASIDE)):
             fault = f"{count:,} rows of `{table}` belong to session number {session}, which is not there"

@@ -1,10 +1,10 @@
 """Rules for the entries of a branch: no gaps, checksums that match, totals that add up.
 
-A branch is walked a page at a time. If only the token count of an entry is damaged it is restored, since the
-running totals before and after show what it was. Any other entry whose bytes changed, or cannot be decoded,
-is set aside and replaced by a note, so that numbers have no gaps. The note keeps the id, because decisions
-may name it and it must never mean something else, and the tokens, so that later totals are right; search
-does not find it. A gap is filled with notes. Totals are always computed from the tokens of the entries.
+A branch is walked one page at a time. If only the token count of an entry is damaged, it is restored, since
+the running totals before and after show what it was. Any other entry whose bytes changed, or cannot be
+decoded, is set aside and replaced by a note, so sequence numbers have no gaps. The note keeps the id, because
+decisions may refer to it and it must never mean anything else, and the tokens, so later totals stay right;
+search does not find it. A gap is filled with notes. Totals are always computed from the tokens of entries.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from .inspection import Check, Inspection, Statement, strictly, text
 __all__ = ["MISMATCH", "PAGE", "Look", "Seen", "Stretch", "inspect_entries", "is_sound"]
 
 PAGE = 500
-"""Entries that are read in one transaction: a few milliseconds."""
+"""Entries to read in one transaction, which takes a few milliseconds."""
 
 MISMATCH = "its bytes do not match their checksum"
 
 
 class Stretch(Struct, frozen=True, kw_only=True):
-    """What is still to be walked of a branch, after an entry at which the total is known."""
+    """The part of a branch that is still to be walked, after an entry whose total is known."""
 
     session: int
     counter: str = ""  # the name of the counter in force here
-    models: dict[int, str] = {}  # filled by the walk: the counters of the models, by number of entry
+    models: dict[int, str] = {}  # filled by the walk: counters of the models, by sequence number
     branch: int
     seq: int
     total: int | None  # None if the entry that the branch forks from is damaged, too
     tip: int
-    expected: int  # up to here there must be entries, since others build on them
+    expected: int  # entries must exist up to here, since others build on them
     claimed: int | None = None  # the total that the session claims for its tip
-    after: int = 0  # how far the table was read
+    after: int = 0  # how far the table has been read
     walked: bool = False
 
 
@@ -59,7 +59,7 @@ class Seen(Struct, frozen=True):
 
 
 Look = Callable[[Seen, Entry], object]
-"""What else a store checks of an entry that can be decoded."""
+"""An additional check that a store makes on each entry that can be decoded."""
 
 
 def is_sound(case: Inspection, session: int, branch: int, seen: Seen) -> bool:
@@ -118,7 +118,7 @@ class _PageCheck:
         self._seq, self._total = seen.seq, before + tokens
 
     def finished(self, *, is_last: bool) -> Stretch:
-        """Return the stretch that is left; at the end of the branch entries may be missing, too."""
+        """Return what is left to walk; at the end of the branch, also handle entries missing there."""
         last, before = self._stretch.expected, self._total or 0
         if is_last and self._seq < last:
             self._total = self._gap(last, before, lost=(self._stretch.claimed or 0) - before)
@@ -127,7 +127,7 @@ class _PageCheck:
         return structs.replace(self._stretch, seq=self._seq, total=self._total, counter=self._counter)
 
     def _counted(self, seen: Seen, before: int) -> int | None:
-        """Return the token count that matches the checksum: the stored one, or what the totals show."""
+        """Return the token count that matches the checksum: the stored one, or the one the totals imply."""
         at = self._case, self._stretch.session, self._stretch.branch
         counts = (seen.tokens, seen.total - before)
         return next((one for one in counts if is_sound(*at, structs.replace(seen, tokens=one))), None)
@@ -164,7 +164,7 @@ class _PageCheck:
             self._case.mend("count_entry", entry=seen.key, tokens=tokens)
 
     def _recounted(self, seen: Seen) -> int:
-        """Compare the token count with the text; if it is repaired, the running totals are, too."""
+        """Compare the token count with the text; a repair also corrects the running totals."""
         recount = self._case.recount
         right = recount(self._counter, text(seen.kind), seen.body, seen.tokens) if recount else None
         if right is None:
@@ -181,7 +181,7 @@ class _PageCheck:
         return self._case.found(fault, done=done, branch=branch, seq=seen.seq, id=text(seen.id), mends=mends)
 
     def _gap(self, last: int, before: int, *, lost: int) -> int:
-        """Fill up to a number, and return the total there; the first note takes the tokens that are lost."""
+        """Fill a gap up to `last` with notes and return the total there; the first has the lost tokens."""
         first, tokens = self._seq + 1, max(0, lost)
         one = first == last
         fault = f"entry {first} is missing" if one else f"entries {first} to {last} are missing"

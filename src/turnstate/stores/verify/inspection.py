@@ -1,14 +1,14 @@
-"""An inspection: what a rule asks of a database, what it finds, and how that is repaired.
+"""An inspection: how a rule queries a database, reports faults, and repairs them.
 
     ((branch, seq, total, _),) = yield from asked("head", key=session)
     if case.found("its head is wrong", done="set again", seq=seq):
         case.mend("set_head", key=session, …)
 
-A rule is pure: a generator that yields the statements that it needs, by name, and is sent their rows. So
-one rule serves SQLite, which is read in a thread, PostgreSQL, which is awaited, and Redis, which answers
-the same names from hashes. `Inspection.found` records a fault and returns True if it is to be repaired: the
-same code checks in the snapshot of a reader and repairs in a transaction, where it looks again before it
-changes anything. Repairs run after a rule has read to its end.
+A rule is pure: a generator that yields the statements it needs, by name, and is sent their rows. So one rule
+serves SQLite, which is read in a thread, PostgreSQL, which is awaited, and Redis, which answers the same
+names from hashes. `Inspection.found` records a fault and returns True if it should be repaired: the same code
+checks in a reader's snapshot and repairs in a transaction, where it checks again before it changes anything.
+Repairs run after the rule has finished reading.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def asked(name: str, /, **given: Any) -> Check[list[Any]]:
 
 
 class Inspection:
-    """The faults that were found in one transaction."""
+    """The faults found in one transaction, and the repairs that are queued for them."""
 
     def __init__(
         self, checksum: Checksum, *, mends: bool, at: Address | None = None, recount: Recount | None = None
@@ -55,7 +55,7 @@ class Inspection:
     def found(
         self, fault: str, *, done: str = "", branch: int = 0, seq: int = 0, id: str = "", mends: bool = True
     ) -> bool:
-        """Record a fault; return True if it is to be repaired."""
+        """Record a fault; return True if it should be repaired."""
         mends = mends and self._mends
         finding = Finding(
             tenant=self.at.tenant,
@@ -70,11 +70,11 @@ class Inspection:
         return mends
 
     def mend(self, name: str, /, **given: Any) -> None:
-        """Add a statement that repairs something."""
+        """Queue a statement that repairs a fault."""
         self._waiting.append(Statement(name, given))
 
     def mended(self) -> Check[None]:
-        """Run the statements that were added."""
+        """Run the queued repairs."""
         waiting, self._waiting = self._waiting, []
         for name, given in waiting:
             yield from asked(name, **given)

@@ -2,9 +2,9 @@
 
 The row of a branch has no checksum, but its entries show where it forks: its first entry follows the fork,
 and its running total continues the total there. So a branch that is missing, or whose row was changed, is
-restored from its entries. If they fit no earlier branch it becomes a root, and what came before it is lost.
-Numbers of branches have no gaps: a number far beyond the others that nothing confirms is damaged itself.
-The head is the end of the branch whose number and total it has.
+restored from its entries. If they fit no earlier branch, it becomes a root, and what came before it is lost.
+Branch numbers have no gaps: a number far beyond the others that nothing confirms is itself damaged. The head
+is the end of the branch whose last sequence number and total match it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from .inspection import Check, Inspection, asked, text
 __all__ = ["Lineage", "inspect_head", "inspect_lineage", "inspect_missing_branches"]
 
 MAX_LOST = 100_000
-"""Entries or branches that may be missing before a number is taken for a damaged one."""
+"""Entries or branches that may be missing before a number is considered damaged."""
 
 MAX_GAP = 100
-"""Branches in a row that may be missing before one without entries; after more, its number is damaged."""
+"""Consecutive branches that may be missing before one without entries; beyond that, its number is damaged."""
 
 
 class BranchState:
@@ -29,25 +29,25 @@ class BranchState:
     def __init__(self, id: int, row: tuple[int | None, int, int | None] | None) -> None:
         self.id, self.is_kept = id, row is not None
         self.parent, self.fork, self.former = row or (None, 0, None)
-        self.first: int | None = None  # its first entry, and the total before that one
+        self.first: int | None = None  # its first entry, and the total before it
         self.base = 0
         self.tip, self.total = self.fork, 0  # its last entry, and the total there
         self.expected = 0  # the last entry that it must have, since others build on it
 
 
 class Lineage:
-    """The branches of a session by their ids, and its head."""
+    """The branches of a session by id, and its head."""
 
     def __init__(
         self, session: int, lines: dict[int, BranchState], head: tuple[int, int, int], counter: str
     ) -> None:
         self.session, self.lines, self.counter = session, lines, counter
-        self._models = {id: dict[int, str]() for id in lines}  # counters of the models, by number of entry
+        self._models = {id: dict[int, str]() for id in lines}  # counters of the models, by sequence number
         self.head_branch, self.head_seq, self.head_total = head
 
     @classmethod
     def read(cls, session: int) -> Check[Lineage]:
-        """Read rows and entries."""
+        """Read the branches of a session from their rows and entries."""
         kept = yield from asked("branch_rows", key=session)
         rows = {id: (parent, fork, former) for id, parent, fork, former in kept}
         ends = {branch: rest for branch, *rest in (yield from asked("branch_ends", key=session))}
@@ -58,7 +58,7 @@ class Lineage:
         return cls(session, lines, (branch, seq, total), text(counter))
 
     def stretch(self, _: Inspection, branch: int) -> Check[Stretch]:
-        """Return what is to be walked of a branch: from its fork to its tip."""
+        """Return the part of a branch to walk: from its fork to its tip."""
         line = self.lines[branch]
         return Stretch(
             session=self.session,
@@ -73,7 +73,7 @@ class Lineage:
         )
 
     def _counter_at(self, branch: int | None, seq: int) -> str:
-        """Return the counter in force at a position of a path; the branches before it have been walked."""
+        """Return the counter in force at a position of a path whose earlier branches have been walked."""
         while branch is not None and (line := self.lines.get(branch)):
             numbers = [number for number in self._models.get(branch, {}) if number <= seq]
             if numbers:
@@ -82,7 +82,7 @@ class Lineage:
         return self.counter
 
     def total_at(self, branch: int | None, seq: int) -> Check[int | None]:
-        """Return the total at a position of a path, or None if there is no entry."""
+        """Return the total at a position of a path, or None if there is no entry at it."""
         while branch is not None and seq > 0:
             line = self.lines.get(branch)
             if line is None:
@@ -134,7 +134,7 @@ def inspect_missing_branches(case: Inspection, lineage: Lineage) -> Check[None]:
 
 
 def inspect_head(case: Inspection, session: int) -> Check[None]:
-    """Check that the head is the end of its branch, with the total of that."""
+    """Check that the head is the end of its branch and has the total there."""
     lineage = yield from Lineage.read(session)
     claimed, own = (lineage.head_seq, lineage.head_total), lineage.lines.get(lineage.head_branch)
     if not lineage.lines or (own and (yield from lineage.end(own)) == claimed):
@@ -154,7 +154,7 @@ def inspect_head(case: Inspection, session: int) -> Check[None]:
 
 
 def _inspect_numbers(case: Inspection, lineage: Lineage) -> Check[None]:
-    """Set aside entries that do not confirm a branch without a row, and remove rows far beyond the others."""
+    """Set aside entries that fail to confirm a branch without a row; remove rows far beyond the others."""
     reached = 0
     for line in list(lineage.lines.values()):
         strays = list[Seen]() if line.is_kept else (yield from _strays(case, lineage.session, line, reached))
@@ -174,7 +174,7 @@ def _inspect_numbers(case: Inspection, lineage: Lineage) -> Check[None]:
 
 
 def _strays(case: Inspection, session: int, line: BranchState, reached: int) -> Check[list[Seen]]:
-    """Return the entries of a branch if none of them matches its checksum, or the number is impossible."""
+    """Return the entries of a branch if none matches its checksum or the branch number is impossible."""
     which = {"key": session, "branch": line.id, "after": 0, "tip": line.tip, "limit": PAGE}
     found = [Seen(*columns) for columns in (yield from asked("walked", **which))]
     if line.id > reached + MAX_LOST:  # a checksum that does not cover the branch confirms nothing
@@ -183,7 +183,7 @@ def _strays(case: Inspection, session: int, line: BranchState, reached: int) -> 
 
 
 def _believe_head(lineage: Lineage) -> Check[None]:
-    """Expect the entries that the session claims to have after the last one, if that is plausible."""
+    """Expect the entries that the session claims after the last one found, if the claim is plausible."""
     line = lineage.lines.get(lineage.head_branch)
     if line is None or not line.tip < lineage.head_seq <= line.tip + MAX_LOST:
         return
@@ -229,7 +229,7 @@ def _origin(lineage: Lineage, line: BranchState) -> Check[tuple[int | None, int]
 
 
 def _owner(lineage: Lineage, branch: int, seq: int, total: int) -> Check[int | None]:
-    """Return the only earlier branch that has an entry of that number with that total."""
+    """Return the only earlier branch that has an entry with this sequence number and total."""
     fitting = list[int]()
     for line in lineage.lines.values():
         if line.id < branch and line.fork < seq <= line.tip:
