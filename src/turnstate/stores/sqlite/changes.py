@@ -1,9 +1,9 @@
-"""Changes of sessions in SQLite: each function runs inside a transaction of the connection that it is given.
+"""Changes to sessions in SQLite: each function runs inside a transaction of the connection that it is given.
 
-Most changes only append to the head. Those of a batch share their statements: all are checked in Python
-first, against sessions that need not be read again while no one else writes (`Heads`), then all entries are
-one statement and all sessions another. A change that forks, selects or ends is applied alone, and so is every
-one of a batch in which an id exists already or a key comes twice: only then is it known which is refused.
+Most changes only append to the head. In a batch, these share statements: all are checked in Python first,
+against sessions that need not be read again while no one else writes (`Heads`); then one statement writes all
+entries and another all sessions. A change that forks, selects or ends is applied alone. So is every change of
+a batch in which an id already exists or a key appears twice: only then is it known which one to refuse.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def add_entries(db: apsw.Connection, key: int, head: Position, total: int, recor
 
 
 class Heads:
-    """Sessions as this connection left them: they need not be read again while no other one writes."""
+    """Sessions as this connection left them; they need not be read again while no other connection writes."""
 
     MOST = 10_000
 
@@ -83,12 +83,12 @@ class Heads:
         self._known = dict[Address, tuple[int, SessionRow]]()
 
     def begin(self, db: apsw.Connection) -> None:
-        """Forget everything if something was written since `committed`; call it in a transaction."""
+        """Forget everything if another commit was made since `committed`; call this in a transaction."""
         if db.data_version() != self._data_version or len(self._known) > self.MOST:
             self._known = {}
 
     def committed(self, db: apsw.Connection) -> None:
-        """Note the version of the file, which each commit of any connection changes."""
+        """Note the version of the file, which every commit of any connection changes."""
         self._data_version = db.data_version()
 
     def session(self, db: apsw.Connection, at: Address) -> tuple[int, SessionRow]:
@@ -105,10 +105,10 @@ class Heads:
 
 
 def run_each(db: apsw.Connection, jobs: Sequence[Job]) -> list[Any]:
-    """Run jobs in the transaction of a connection; return what each returned, or the error that refused it.
+    """Run jobs in the transaction of a connection; return the result of each, or the error that refused it.
 
-    A job that is refused affects no other. Nearly all are refused before they have written anything; if one
-    has written, all are rolled back and run again, each in a savepoint.
+    A refused job affects no other. Nearly all are refused before they have written anything. If one has
+    written, all jobs are rolled back and run again, each in a savepoint.
     """
     outcomes: list[Any] = []
     for job in jobs:
@@ -155,8 +155,8 @@ def commit_together(
 ) -> list[Receipt | TurnstateError] | None:
     """Apply plain changes, each as a whole or not at all, with one statement for all entries.
 
-    Nothing is written before all are checked. Return None if a key comes twice: then apply each alone. Do so
-    in a new transaction after an error of SQLite, such as that of an id that exists.
+    Nothing is written before all are checked. Return None if a key appears twice: the caller must then apply
+    each alone. After an SQLite error, such as an id that already exists, it must do so in a new transaction.
     """
     outcomes: list[Receipt | TurnstateError] = []
     entries: list[tuple[Any, ...]] = []
@@ -238,7 +238,7 @@ def _keep_key(db: apsw.Connection, key: int, change: Change, receipt: Receipt) -
 
 
 def _target(db: apsw.Connection, key: int, row: SessionRow, change: Change) -> tuple[Position, int]:
-    """Return the position after which records are written, and the sum of tokens up to there."""
+    """Return the position after which to write records, and the sum of tokens up to it."""
     if change.fork is not None:
         return _forked(db, key, row, change.fork, change.now)
     if change.select is None or change.select == row.branch:
@@ -260,7 +260,7 @@ def _forked(db: apsw.Connection, key: int, row: SessionRow, fork: Fork, now: int
 
 
 def _tip(db: apsw.Connection, key: int, row: SessionRow, branch: int) -> int:
-    """Return the last sequence number of a branch; without entries that is the number of its fork."""
+    """Return the last sequence number of a branch, or that of its fork if it has no entries."""
     for _, _, tip in db.execute(SQL["branch"], {"key": key, "branch": branch}):
         seq = row.seq if branch == row.branch else int(tip)
         if single_value(db, "goes_beyond", key=key, branch=branch, seq=seq):

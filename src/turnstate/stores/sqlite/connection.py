@@ -1,8 +1,9 @@
 """Connections: opening a file, its pragmas, and the migration of its schema.
 
-Many processes may open a new file or an old schema at once: the one that gets the lock migrates, the others
-find it done. A migration is one transaction, so a process that is killed in it leaves the schema unchanged.
-Before anything is written the file is checked: one of another program, or of a newer version, is not touched.
+Many processes may open a new file or an old schema at the same time: the one that gets the lock migrates, and
+the others find it done. A migration is one transaction, so a process that is killed during it leaves the
+schema unchanged. The file is checked before anything is written: a file of another program, or of a newer
+version, is not touched.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ APPLICATION = 0x5475726E
 """The application id in SQLite's header: "Turn"."""
 
 MEMORY_APPLICATION = 0x5475726D
-"""That of the built-in memory engine, "Turm": its files are Turnstate's own, too, and no stores."""
+"""The id for files of the built-in memory engine, "Turm": they are Turnstate's own, too, but not stores."""
 
 LEAST_SQLITE = (3, 51, 3)
 """Older versions can damage a database in WAL mode if two connections write at the wrong moment."""
@@ -51,7 +52,7 @@ PATIENCE = 30.0
 """Seconds to wait for another process before giving up."""
 
 MAX_NAMED = 3
-"""Foreign objects that an error names."""
+"""Maximum number of foreign objects that an error names."""
 
 _MADE = re.compile(r"\bCREATE (VIRTUAL )?(TABLE|INDEX) (\w+)")
 _PARTS_OF_INDEX = ("data", "idx", "docsize", "config")
@@ -61,7 +62,7 @@ _Object = tuple[str, str]
 
 
 def check_sqlite_version() -> None:
-    """Raise `StoreError` if the SQLite that is linked can damage databases."""
+    """Raise `StoreError` if the linked SQLite version can damage databases."""
     linked = tuple(int(number) for number in apsw.sqlite_lib_version().split("."))
     if linked < LEAST_SQLITE:
         raise StoreError(
@@ -71,7 +72,7 @@ def check_sqlite_version() -> None:
 
 
 def connect(path: str, *, write: bool, uri: bool = False, vfs: str | None = None) -> apsw.Connection:
-    """Open a connection to a file that has its schema."""
+    """Open a connection to a file that already has its schema."""
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
     db = apsw.Connection(path, flags=flags | (apsw.SQLITE_OPEN_URI if uri else 0), vfs=vfs)
     try:
@@ -86,7 +87,7 @@ def connect(path: str, *, write: bool, uri: bool = False, vfs: str | None = None
 
 
 def migrate(path: str, mode: int = FILE_MODE) -> None:
-    """Create the file and its schema, or bring it up to date, or refuse it untouched."""
+    """Create the file and its schema, bring the schema up to date, or refuse the file untouched."""
     db = migrated(path, mode)
     try:
         report_lost_commits(db, path)
@@ -95,9 +96,9 @@ def migrate(path: str, mode: int = FILE_MODE) -> None:
 
 
 def migrated(path: str, mode: int = FILE_MODE) -> apsw.Connection:
-    """Do the same, and return a connection that writes.
+    """Do the same as `migrate`, and return a connection that can write.
 
-    Before the first write, or before it is closed, call `report_lost_commits`.
+    Call `report_lost_commits` before its first write, or before closing it if nothing is written.
     """
     _create(path, mode)
     deadline = time.monotonic() + PATIENCE
@@ -114,18 +115,18 @@ def migrated(path: str, mode: int = FILE_MODE) -> apsw.Connection:
 def _create(path: str, mode: int) -> None:
     """Create an empty private file unless it exists; SQLite would let all users read it.
 
-    SQLite copies its mode to the files beside it. The file is created without being opened, since closing a
-    file releases all locks that this process has on it.
+    SQLite copies its mode to the side files. The file is created without being opened, since closing a file
+    releases all locks that this process has on it.
     """
     if os.path.exists(path):
         return
     path = os.path.realpath(path)  # a link may lead to a file that does not exist yet
-    with suppress(OSError):  # another process did, or SQLite says why it cannot be opened
+    with suppress(OSError):  # another process created it, or SQLite will report why it cannot be opened
         try:
             os.mknod(path, stat.S_IFREG | mode)
         except PermissionError:  # some systems allow mknod only to root
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode))
-        os.chmod(path, mode)  # whatever the umask is
+        os.chmod(path, mode)  # regardless of the umask
 
 
 def _migrated(path: str) -> apsw.Connection:
@@ -148,15 +149,15 @@ def _migrated(path: str) -> apsw.Connection:
     except BaseException:
         db.close()
         raise
-    db.close()  # the new schema goes from the WAL to the file
+    db.close()  # checkpoints the new schema from the WAL to the file
     return connect(path, write=True)
 
 
 def _step_up(db: apsw.Connection, path: str) -> None:
-    """Bring the schema up to date; what a damaged WAL lost is counted before, and recorded in the new one."""
+    """Bring the schema up to date; count what a damaged WAL lost before that, and record it afterwards."""
     log = read_log(path)
     lost = lost_commits(db, path, log)
-    db.pragma("auto_vacuum", "INCREMENTAL")  # of a new file: so free pages can be given back
+    db.pragma("auto_vacuum", "INCREMENTAL")  # affects only a new file; allows it to give back free pages
     _prepare_writer(db)
     with_lock(db, lambda: _take_steps(db, path))
     if log and lost:
@@ -175,10 +176,10 @@ def check_readable(db: apsw.Connection, path: str) -> None:
 
 
 def _configure(db: apsw.Connection) -> None:
-    """Disable triggers and views, since another program added them, and plans for the values of a query.
+    """Disable triggers and views, which only another program adds, and query plans that use bound values.
 
-    With such a plan a statement is prepared again whenever another number is bound to its LIMIT, which takes
-    longer than most queries.
+    With such plans, SQLite prepares a statement again whenever a different number is bound to its LIMIT,
+    which takes longer than most queries.
     """
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
@@ -213,14 +214,14 @@ def _foreign(objects: Iterable[_Object]) -> list[str]:
 
 @cache
 def _own_objects(steps: tuple[str, ...]) -> frozenset[tuple[str, str]]:
-    """Return kind and name of everything that migrations create; SQLite's own objects are left out."""
+    """Return kind and name of everything that migrations create, except SQLite's own objects."""
     made = {(kind.lower(), name) for step in steps for _, kind, name in _MADE.findall(step)}
     indexes = [name for step in steps for virtual, _, name in _MADE.findall(step) if virtual]
     return frozenset(made | {("table", f"{name}_{part}") for name in indexes for part in _PARTS_OF_INDEX})
 
 
 def with_lock(db: apsw.Connection, work: Callable[[], None]) -> None:
-    """Run work in a transaction that has the write lock from its start."""
+    """Run work in a transaction that holds the write lock from the start."""
     db.execute("BEGIN IMMEDIATE")
     try:
         work()
@@ -243,7 +244,7 @@ def _take_steps(db: apsw.Connection, path: str) -> None:
 def _schema(db: apsw.Connection, path: str) -> tuple[int, list[_Object]]:
     """Return the schema's version and its objects; refuse a file of another program or of a newer version.
 
-    All is read in one snapshot, since another process may be migrating.
+    Everything is read in one snapshot, since another process may be migrating.
     """
     begun = not db.in_transaction
     if begun:

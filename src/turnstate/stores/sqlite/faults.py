@@ -1,4 +1,4 @@
-"""Translation of SQLite's errors to errors of the store."""
+"""Translation of SQLite errors to store errors."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ...errors import InputError, StoreDamaged, StoreError, StoreUnavailable, Tu
 __all__ = ["FAULTS", "UNREADABLE", "UNUSABLE", "fault", "translated", "unusable"]
 
 UNUSABLE = (UnicodeEncodeError, OverflowError)
-"""Errors of Python for values that SQLite cannot store."""
+"""Python errors for values that SQLite cannot store."""
 
 FAULTS = (apsw.Error, UnicodeDecodeError, *UNUSABLE)
 """All errors that `fault` translates."""
 
 UNREADABLE = (apsw.CorruptError, apsw.TooBigError, apsw.NoMemError, MemoryError, UnicodeDecodeError)
-"""Errors of reading a damaged row: a broken tree, an absurd length, or text that is not UTF-8.
+"""Errors that a damaged row causes when it is read: a broken tree, an absurd length, or invalid UTF-8.
 
-An I/O error is not among them, since the disk may work again later.
+I/O errors are not included, since the disk may work again later.
 """
 
 
@@ -59,7 +59,7 @@ _MEANINGS: list[tuple[type[apsw.Error], type[StoreError], str]] = [
 
 
 def fault(error: Exception, path: str) -> TurnstateError:
-    """Return the error that a user sees, with SQLite's error as its cause."""
+    """Return the error that the user sees, with the SQLite error as its cause."""
     translation = _translation(error, path)
     translation.__cause__ = error
     return translation
@@ -79,13 +79,13 @@ def _translation(error: Exception, path: str) -> TurnstateError:
 
 
 def unusable(error: Exception) -> InputError:
-    """Return the error of a value that cannot be stored."""
+    """Return the error for a value that cannot be stored."""
     return InputError(f"a lone surrogate or a number beyond 64 bits cannot be stored: {error}")
 
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Raise SQLite's errors as errors of the store."""
+    """Raise SQLite errors as store errors."""
     try:
         yield
     except FAULTS as error:

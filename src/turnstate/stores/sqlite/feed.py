@@ -1,7 +1,7 @@
-"""The feed in SQLite: entries in the order of their keys, which is the order of the commits.
+"""The feed in SQLite: entries in the order of their keys, which is the order of commits.
 
-There is one writer at a time, and a reader sees a snapshot, so no entry appears below a key that was seen.
-Keys are never used again. As elsewhere, what is read of a session is compared with what its row promises.
+There is one writer at a time, and a reader sees a snapshot, so no entry appears below a key that has been
+seen. Keys are never reused. As elsewhere, the entries of a session are compared with what its row promises.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["feed", "feed_end", "since"]
 
 
 def since(db: apsw.Connection, at: Address, id: str | None, limit: int) -> list[Row]:
-    """Return the entries of a session, on all branches, that were written after one of them."""
+    """Return the entries of a session, on all branches, that were written after a given one."""
     key, after = session_place(db, at).key, 0
     if id is not None:
         named = {"key": key, "id": stored_id(id)}
@@ -29,7 +29,7 @@ def since(db: apsw.Connection, at: Address, id: str | None, limit: int) -> list[
             raise NotFound(f"session {at.session} has no entry {id}")
         ((after,),) = found
     which = {"key": key, "after": after, "limit": limit}
-    with suppress(*UNREADABLE):  # then the table is scanned, and says what cannot be read
+    with suppress(*UNREADABLE):  # the table scan below reports what cannot be read
         ((is_indexed,),) = db.execute(SQL["ids_are_indexed"], which)
         if is_indexed:
             return [entry_row(columns) for columns in db.execute(SQL["since"], which)]

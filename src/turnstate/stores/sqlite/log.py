@@ -1,9 +1,9 @@
 """Reading the log in SQLite: each function runs inside a transaction of the connection that it is given.
 
-SQLite does not notice every damaged page: an index may silently lead to fewer rows than there are. So
-what is read is compared with what the rows of session and branch promise, and anything that is missing is
-looked for row by row and by a scan of the table (`rows_around`). An answer is complete, marked as damaged,
-or refused with `StoreDamaged`; it is never silently shorter.
+SQLite does not notice every damaged page: an index may silently lead to fewer rows than there are. So every
+result is compared with what the rows of session and branch promise, and missing entries are looked up one by
+one and then by a table scan (`rows_around`). A result is complete, marked as damaged, or refused with
+`StoreDamaged`; it is never silently shorter.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ __all__ = [
 T = TypeVar("T")
 
 BESIDE_BODY = 64
-"""Bytes of an entry beside its stored body, of which its id is a part again when it is read."""
+"""Bytes of an entry besides its stored body; its id becomes part of the body again when it is read."""
 
-_BODY = 5  # among the columns of an entry
+_BODY = 5  # index among the columns of an entry
 _NO_END = (1 << 63) - 1
 
 STEP = 8
-"""Entries that are read at a time when a path is walked back from its head."""
+"""Entries to read at a time when walking a path back from its head."""
 
 
 class LogSnapshot:
-    """The log of one session on a reader's snapshot, for a job of several reads; nothing in it waits.
+    """The log of one session in a reader's snapshot, for a job of several reads; its methods never wait.
 
-    With ``most`` a read of more bytes raises `TooLarge` instead.
+    With ``most``, a read of more than that many bytes raises `TooLarge` instead.
     """
 
     def __init__(self, db: apsw.Connection, place: SessionPlace, most: int | None = None) -> None:
@@ -79,7 +79,7 @@ class LogSnapshot:
         newest: bool = False,
         kinds: Sequence[str] | None = None,
     ) -> list[Row]:
-        """Return the entries of a span in order; with a limit the first ones, or the newest."""
+        """Return the entries of a span in order; with a limit, only the first ones or the newest."""
         if self._most is not None:
             count = span.last - span.first + 1 if limit is None else limit
             if count * BESIDE_BODY > self._most:
@@ -91,7 +91,7 @@ class LogSnapshot:
         return find(self._db, self._place, ids)
 
     async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-        """Return the newest entry of each kind on a path, whose newest span comes first."""
+        """Return the newest entry of each kind on a path; ``spans`` starts with the newest."""
         return newest(self._db, self._place, spans, kinds)
 
     async def branches(self, at: Address) -> list[BranchRow]:
@@ -105,9 +105,9 @@ def at_once(
     job: Callable[[SessionRow, LogSnapshot], Awaitable[T]],
     most: int | None = None,
 ) -> T:
-    """Return what a job makes of a session and its log; `most` is that of `LogSnapshot`.
+    """Run a job on a session and its log, and return its result.
 
-    With it, a job that would wait for a thread raises `TooLarge` as well.
+    With ``most``, a limit of `LogSnapshot`, a job that would wait for a thread raises `TooLarge` as well.
     """
     key, row = session_row(db, at)
     step = job(row, LogSnapshot(db, SessionPlace(key, row.branch, row.seq), most)).__await__()
@@ -131,7 +131,7 @@ def read(
     kinds: Sequence[str] | None,
     most: int | None = None,
 ) -> list[Row]:
-    """Return the entries of a span in order; with a limit the first ones, or the newest."""
+    """Return the entries of a span in order; with a limit, only the first ones or the newest."""
     reaches_head = span.branch == place.branch and span.last >= place.seq
     sees_end = kinds is None and (newest or limit is None)
     if reaches_head and not sees_end:
@@ -157,9 +157,9 @@ def _read_kinds(
     limit: int | None,
     newest: bool,
 ) -> list[Row]:
-    """Return entries by the index of kinds or, if that or one of them is damaged, by reading the span.
+    """Return entries by the index of kinds or, if it or one of the entries is damaged, by reading the span.
 
-    Then damaged entries are among them, since their kind may be unknown.
+    In the second case, damaged entries are included, since their kind may be unknown.
     """
     if single_value(db, "marks", key=place.key):
         listed = json.dumps(sorted(kinds))
@@ -186,7 +186,7 @@ def _read_span(
     beyond: bool = False,
     most: int | None = None,
 ) -> list[Row]:
-    """Read a span that may reach the head; with `beyond` the same query looks for entries after that."""
+    """Read a span; with `beyond` it reaches the head, and the query also looks for entries after that."""
     which = {"key": place.key, **span._asdict(), "limit": -1 if limit is None else limit}
     if beyond:
         which["last"] = _NO_END
@@ -204,12 +204,12 @@ def _read_span(
         if beyond:
             _check_end(db, place)
     if most is not None:
-        raise TooLarge  # what is missing may have to be looked for in the whole table
+        raise TooLarge  # finding the missing entries may take a scan of the whole table
     return rows_around(db, place, span, limit=limit, newest=newest)
 
 
 def _short_rows(found: apsw.Cursor, most: int) -> list[Row]:
-    """Return rows, or raise `TooLarge` if they have more bytes than most."""
+    """Return rows, or raise `TooLarge` if they have more than `most` bytes."""
     columns = found.fetchall()
     bodies = [one[_BODY] for one in columns]
     if sum([len(body) + BESIDE_BODY if type(body) is bytes else most + 1 for body in bodies]) > most:
@@ -226,7 +226,7 @@ def _is_incomplete(
     *,
     newest: bool,
 ) -> bool:
-    """Return True if entries are missing that the session promises, or some are damaged."""
+    """Return True if entries that the session promises are missing, or some are damaged."""
     seqs = [row.seq for row in rows]
     gaps = bool(seqs) and abs(seqs[-1] - seqs[0]) + 1 != len(seqs)
     if gaps or any(row.damaged for row in rows):
@@ -240,7 +240,7 @@ def _is_incomplete(
 
 
 def _fills(span: Span, seqs: Sequence[int], limit: int | None, *, newest: bool) -> bool:
-    """Return True if numbers without gaps cover a span, or as much of one of its ends as the limit allows."""
+    """Return True if numbers without gaps cover a span, or as much of its start or end as `limit` allows."""
     size = max(0, span.last - span.first + 1)
     wanted = size if limit is None else min(limit, size)
     return len(seqs) == wanted and (not wanted or seqs[0] == (span.last if newest else span.first))
@@ -250,7 +250,7 @@ def find(db: apsw.Connection, place: SessionPlace, ids: Sequence[str]) -> list[R
     """Return the entries that have one of these ids, in the order of the log."""
     key, found = place.key, list[Row]()
     for id in set(ids):
-        with suppress(*UNREADABLE):  # reading its span reports it
+        with suppress(*UNREADABLE):  # reading its span reports the damage
             found += [
                 entry_row(columns) for columns in db.execute(SQL["find"], {"key": key, "id": stored_id(id)})
             ]
@@ -274,7 +274,7 @@ def _find_by_scan(db: apsw.Connection, key: int, missing: Collection[str], known
 def newest(
     db: apsw.Connection, place: SessionPlace, spans: Sequence[Span], kinds: Sequence[str]
 ) -> dict[str, Row]:
-    """Return the newest entry of each kind on a path, whose newest span comes first."""
+    """Return the newest entry of each kind on a path; ``spans`` starts with the newest."""
     last, found = _last_marks(db, place.key), dict[str, Row]()
     for kind in kinds:
         if last is None or kind == MESSAGE:  # the index does not hold messages
@@ -288,9 +288,9 @@ def newest(
 
 
 def _last_marks(db: apsw.Connection, key: int) -> dict[tuple[int, str], int] | None:
-    """Return the last entry of each branch and kind, by the index of kinds.
+    """Return the number of the last entry of each branch and kind, from the index of kinds.
 
-    None if that is damaged: it is trusted only if it has all that the session promises.
+    Return None if the index is damaged: it is trusted only if it has everything that the session promises.
     """
     last, missing = dict[tuple[int, str], int](), 0
     with suppress(*UNREADABLE):
@@ -310,7 +310,7 @@ def _newest_by_index(
         return next((entry_row(columns) for cursor in found for columns in cursor), None)
     except UNREADABLE:
         pass
-    for span in spans:  # its row cannot be read, and an older one must not take its place
+    for span in spans:  # the row cannot be read, and an older one must not take its place
         seq = single_value(db, "newest_place", kind=kind, key=place.key, **span._asdict())
         if seq is not None:
             (row,) = rows_around(db, place, Span(span.branch, seq, seq))

@@ -1,6 +1,6 @@
 """The SQL of the store, loaded once at import.
 
-``queries.sql`` has the statements of daily use, ``verification.sql`` those that check and repair.
+``queries.sql`` has the statements for normal operation, ``verification.sql`` those for checks and repairs.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from ..sql import migration_steps, named_statements
 __all__ = ["MIGRATIONS", "SCANS", "SHORT", "SQL"]
 
 SQL = named_statements(__package__, "queries.sql", "verification.sql")
-"""Statements by their names."""
+"""Statements by name."""
 
 MIGRATIONS = migration_steps(__package__)
-"""The steps of the schema in order; the number of a step is its place, from 1 on."""
+"""The schema migrations in order; a step's number is its position, counted from 1."""
 
-# The outbox has no row numbers, so NOT INDEXED would leave the choice of a tree to SQLite.
+# The outbox has no rowid, so with NOT INDEXED SQLite could still choose which B-tree to read.
 _TABLES = {
     "page": ("session", "NOT INDEXED"),
     "page_of_user": ("session", "NOT INDEXED"),
@@ -27,10 +27,10 @@ SCANS = {
     name: SQL[name].replace(f"FROM {table} ", f"FROM {table} {how} ", 1)
     for name, (table, how) in _TABLES.items()
 }
-"""Statements that scan their whole table, for use when an index of it is damaged."""
+"""Statements that scan their whole table, for use when one of its indexes is damaged."""
 
 SHORT = {
     name: SQL[name].replace(" body,", " CASE WHEN length(body) <= :most THEN body END,", 1)
     for name in ("read", "read_newest")
 }
-"""Statements that return NULL for a longer body; its length is known without reading it."""
+"""Statements that return NULL for a body longer than `:most`; SQLite knows its length without reading it."""

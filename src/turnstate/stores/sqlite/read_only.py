@@ -1,14 +1,14 @@
-"""A store that cannot be written: on a read-only disk, or in a folder of another user.
+"""A store that cannot be written to: on a read-only disk, or in a folder of another user.
 
-SQLite keeps a WAL (``-wal``) and shared memory (``-shm``) beside a file, and cannot create them here. How the
-file is read depends on which of them exist:
+SQLite keeps a WAL (``-wal``) and shared memory (``-shm``) next to a file, and cannot create them here. How
+the file is read depends on which of them exist:
 
 - shared memory: as usual. Another process may be writing, through another mount of the same disk.
 - a WAL without shared memory: a process crashed, or the files are a copy. The WAL is read without locks.
 - neither: no process has the file open, and it is read as it is.
 
-In the last two cases another process may still begin to write, so the files are compared before and after
-each read. If they changed, the connection is opened again and the read repeated. Nothing is written.
+In the last two cases another process may still start to write, so the files are compared before and after
+each read. If they changed, the connection is reopened and the read repeated. Nothing is written.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ T = TypeVar("T")
 FileStamp = tuple[tuple[int, int] | None, ...]
 
 MAX_TRIES = 10
-"""How often a read is repeated because the file changed."""
+"""How often a read is tried while the file keeps changing."""
 
 
 def is_read_only(path: str) -> bool:
-    """Return True if a file exists that cannot be written, or whose side files cannot be created."""
+    """Return True if a file exists but cannot be written, or its side files cannot be created."""
     if not os.path.exists(path):
         return False
     if not os.access(path, os.W_OK):
@@ -47,7 +47,7 @@ def is_read_only(path: str) -> bool:
 
 
 def readers_of(path: str) -> Readers:
-    """Return readers for a file, whether it can be written or not."""
+    """Return readers for a file, writable or not."""
     return FrozenReaders(path) if is_read_only(path) else Readers(path)
 
 
@@ -80,7 +80,7 @@ class NoWriter(Writer):
 
 
 class FrozenReaders(Readers):
-    """Runs queries on a file beside which nothing can be created."""
+    """Runs queries on a file whose side files cannot be created."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, in_loop=False)  # a read may have to be repeated
@@ -122,18 +122,18 @@ class FrozenReaders(Readers):
 
 
 def _connect(path: str) -> tuple[apsw.Connection, bool]:
-    """Open a connection; return it with True if it sees what others write."""
+    """Open a connection; return it with True if it sees the writes of other processes."""
     if os.path.exists(f"{path}-shm"):
         return connect(path, write=False), True
     if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
         db = connect(path, write=False, vfs="unix-none")
-        db.pragma("locking_mode", "EXCLUSIVE")  # so that the WAL index is in private memory
+        db.pragma("locking_mode", "EXCLUSIVE")  # keeps the WAL index in private memory
         return db, False
     return connect(f"file:{quote(os.path.abspath(path))}?immutable=1", write=False, uri=True), False
 
 
 def _stamp(path: str) -> FileStamp:
-    """Return sizes and times of the files, which change with every write."""
+    """Return the sizes and modification times of the files, which change with every write."""
     found = list[tuple[int, int] | None]()
     for name in (path, f"{path}-wal", f"{path}-shm"):
         try:
@@ -145,5 +145,5 @@ def _stamp(path: str) -> FileStamp:
 
 
 def _folder(path: str) -> str:
-    """Return the folder in which SQLite creates the side files: that of the file that a link leads to."""
+    """Return the folder in which SQLite creates the side files; for a link, the folder of its target."""
     return os.path.dirname(os.path.realpath(path) if os.path.islink(path) else path) or os.curdir

@@ -1,15 +1,15 @@
 """Readers: queries in a few threads, each on a snapshot, so that reading never waits for writing.
 
-A thread is started when a query comes and all others are at work, so one that reads now and then has one
+A thread is started when a query arrives and all others are busy, so a program that reads now and then has one
 thread and one connection. A query is one job: it is handed to a thread and its result is handed back, which
-costs more than most queries. Whoever reads several things puts them into one job. The first thread also opens
-the store, so that opening needs no other.
+costs more than most queries, so callers put several reads into one job. The first thread also opens the
+store, so opening needs no extra thread.
 
-A small query is made in the thread of its loop instead, once several waited for nothing: then the file is in
-memory. After one that read from the disk, or two that waited for something else, the next ones go to a thread
-again. A query waits for no lock there, and what turns out to be large is left to a thread before it is read.
-Whoever reads on and on lets the other tasks of the loop have their turn now and then, since such a query does
-not wait for anything.
+A small query runs in the event loop's thread instead once several have not had to wait, which means that the
+file is in memory. After one that read from the disk, or two that waited for something else, the next ones go
+to a thread again. In the loop's thread a query waits for no lock, and anything that turns out to be large is
+left to a thread before it is read. Such a query never awaits anything, so `run` lets the other tasks of the
+loop run now and then.
 """
 
 from __future__ import annotations
@@ -42,34 +42,34 @@ THREADS = 4
 _THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 
 QUICK, QUICK_READS = 0.000_5, 8
-"""Seconds that a quick query waits at most, and how many of these allow one in the loop's thread.
+"""Seconds that a quick query may wait, and how many quick ones allow the next in the loop's thread.
 
-A file that is in memory is not waited for at all. One slow query among many quick ones may be due to a busy
-processor, so twice as many as needed are remembered, and a slow one takes half of them back.
+A query does not wait at all if the file is in memory. One slow query among many quick ones may be due to a
+busy processor, so up to twice as many as needed are counted, and a slow one takes back half of that.
 """
 
 QUICK_AFTER_DISK = 32
 """How many quick queries allow it after one that read from the disk: the file is not in memory as a whole."""
 
 LONGEST_TURN = 0.000_25
-"""Seconds of queries in the loop's thread after which the other tasks of the loop have their turn.
+"""Seconds of queries in the loop's thread after which the other tasks of the loop get a turn.
 
 A task that sleeps needs two turns to go on.
 """
 
 
 class TooLarge(Exception):
-    """What a query is about to read is too much for the loop's thread."""
+    """A query is about to read too much for the loop's thread."""
 
 
 class Readers:
-    """Runs queries in a few threads, and small ones in the loop's own."""
+    """Runs queries in a few threads, and small ones in the event loop's thread."""
 
     def __init__(self, path: str, *, in_loop: bool = True) -> None:
         self._path, self._in_loop = path, in_loop
         self._here: apsw.Connection | None = None  # for queries in the thread of a loop
         self._using, self._quick = threading.Lock(), 0
-        self._turn: float | None = None  # when the first query of this iteration of the loop was made
+        self._turn: float | None = None  # when the first query in this iteration of the loop ran
         self._local = threading.local()
         self._open = list[apsw.Connection]()
         self._jobs: queue.SimpleQueue[tuple[Work, asyncio.Future[Any]] | None] = queue.SimpleQueue()
@@ -77,9 +77,9 @@ class Readers:
         self._unfinished, self._closed, self._gate = 0, False, threading.Lock()
 
     async def run(self, job: Query[T], *, here: Query[T] | None = None) -> T:
-        """Run a query in one snapshot; `here` is one that may be run in the loop's thread instead.
+        """Run a query in one snapshot; `here` is a variant that may run in the loop's thread instead.
 
-        It raises `TooLarge` before it reads much.
+        `here` raises `TooLarge` before it reads too much.
         """
         if here is None or not self._in_loop:
             return await self.do(partial(self._read, job))
@@ -94,13 +94,13 @@ class Readers:
         return await self.do(partial(self._read_small, job))
 
     async def do(self, work: Callable[[], T]) -> T:
-        """Do something in a thread of the readers."""
+        """Run a function in one of the readers' threads."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._gate:
             if self._closed:
                 raise StoreError(f"{self._path} is closed; open it again")
             self._unfinished += 1
-            self._jobs.put((work, future))  # first, so that a new thread need not wait for it
+            self._jobs.put((work, future))  # first, so a new thread need not wait for it
             if self._unfinished > len(self._threads) < THREADS:
                 thread = threading.Thread(target=self._run, name="turnstate-reader", daemon=True)
                 self._threads.append(thread)
@@ -108,14 +108,14 @@ class Readers:
         return await future
 
     def adopt(self, db: apsw.Connection) -> None:
-        """Read with a connection that this thread has opened; from now on it changes nothing."""
+        """Use a connection that this thread has opened; it is read-only from now on."""
         db.pragma("query_only", True)
-        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the writer looks at the WAL before that
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the writer examines the WAL first
         self._local.db = db
         self._open.append(db)
 
     def close(self) -> None:
-        """Finish what was begun, and close the connections."""
+        """Finish pending queries and close the connections."""
         with self._gate:
             self._closed = True
         for _ in self._threads:
@@ -129,7 +129,7 @@ class Readers:
             self._open = []
 
     def abandon(self) -> None:
-        """Interrupt what was begun, and close the connections."""
+        """Interrupt running queries and close the connections."""
         for db in self._open:
             db.interrupt()
         self.close()
@@ -147,16 +147,16 @@ class Readers:
                 self._unfinished -= 1
             try:
                 future.get_loop().call_soon_threadsafe(_settle, future, result, error)
-            except RuntimeError:  # the loop was closed: no one waits any more
+            except RuntimeError:  # the loop was closed, so no one waits for the result
                 continue
             finally:
-                del work, future, waiting, result, error  # or they would live until the next job
+                del work, future, waiting, result, error  # otherwise they would live until the next job
             self._prepare()
 
     def _prepare(self) -> None:
-        """Open this thread's connection while no query waits, and let it read the schema."""
+        """Open this thread's connection while no query waits for it, and let it read the schema."""
         if getattr(self._local, "db", None) is None and not self._closed:
-            with suppress(apsw.Error, StoreError):  # the next query meets the same, and reports it
+            with suppress(apsw.Error, StoreError):  # the next query fails in the same way, and reports it
                 self._connection().execute(SQL["session_at"], {"key": None})
         if self._quick >= QUICK_READS and self._here is None:
             with suppress(apsw.Error, StoreError), self._using:
@@ -166,7 +166,7 @@ class Readers:
         if self._here is None and not self._closed:
             db = connect(self._path, write=False)
             self._open.append(db)
-            db.set_busy_handler(None)  # a thread waits instead
+            db.set_busy_handler(None)  # if the file is locked, a thread waits instead
             db.execute(SQL["session_at"], {"key": None})
             self._here = db
 
@@ -185,7 +185,7 @@ class Readers:
             self._note_speed(*_waited(start))
 
     def _read_here(self, job: Query[T]) -> tuple[T] | None:
-        """Run a small query in the thread of its loop; None if a thread has to do it or report an error."""
+        """Run a small query in the loop's thread; return None if a thread must run it or report an error."""
         if not self._using.acquire(blocking=False):
             return None
         start, db = _waits(), self._here
@@ -193,7 +193,7 @@ class Readers:
             return (_in_snapshot(db, job),) if db is not None else None
         except (*FAULTS, TooLarge):
             return None
-        except BaseException:  # a signal may come anywhere, and must leave no transaction open
+        except BaseException:  # a signal may arrive anywhere, and must not leave a transaction open
             if db is not None and db.in_transaction:
                 db.execute("ROLLBACK")
             raise

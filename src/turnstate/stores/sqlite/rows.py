@@ -1,4 +1,4 @@
-"""Conversion between rows of tables and values, and looking up single ones."""
+"""Conversion between table rows and values, and lookups of single rows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _uuid_groups = itemgetter(slice(8), slice(8, 12), slice(12, 16), slice(16, 20), 
 
 
 class SessionPlace(NamedTuple):
-    """A session by its number, and its head, up to which it promises to have entries."""
+    """The integer key of a session and its head, up to which it promises to have entries."""
 
     key: int
     branch: int
@@ -82,8 +82,8 @@ def session_place(db: apsw.Connection, at: Address) -> SessionPlace:
 def _scanned(db: apsw.Connection, at: Address) -> int | None:
     """Return the key of a session that the index of ids does not lead to, or None.
 
-    The table is scanned only if that index is known to be damaged. A session that is in the index but not in
-    the table is lost, which differs from one that never existed: raise `StoreDamaged`.
+    Scan the table only if that index is known to be damaged. A session that is in the index but not in the
+    table is lost, which is different from one that never existed: raise `StoreDamaged`.
     """
     known = list(db.execute(SQL["indexed_key"], at._asdict()))
     if not known and ids_are_indexed(db):
@@ -96,7 +96,7 @@ def _scanned(db: apsw.Connection, at: Address) -> int | None:
 
 
 def last_branch(db: apsw.Connection, key: int, head: int) -> int:
-    """Return the number of the newest branch; raise `StoreDamaged` if there are entries of a newer one."""
+    """Return the number of the newest branch; raise `StoreDamaged` if a newer one has entries."""
     ((last,),) = db.execute(SQL["last_branch"], {"key": key})
     if last is None or last < max(head, single_value(db, "last_branch_of_entries", key=key) or 0):
         raise StoreDamaged("branches of a session are missing; run `turnstate verify`")
@@ -104,7 +104,7 @@ def last_branch(db: apsw.Connection, key: int, head: int) -> int:
 
 
 def single_value(db: apsw.Connection, name: str, **which: int | str) -> Any:
-    """Return the single value of a query, or None if what it reads is damaged."""
+    """Return the single value of a query, or None if the rows that it reads are damaged."""
     with suppress(*UNREADABLE):
         for (value,) in db.execute(SQL[name], which):
             return value
@@ -112,7 +112,7 @@ def single_value(db: apsw.Connection, name: str, **which: int | str) -> Any:
 
 
 def longer_than_promised(branch: int, seq: int) -> StoreDamaged:
-    """Return the error of a branch that has entries after its end."""
+    """Return the error for a branch that has entries after its end."""
     return StoreDamaged(
         f"branch {branch} should end at entry {seq}, but there are entries after it; run `turnstate verify`"
     )
@@ -131,7 +131,7 @@ def session_columns(row: SessionRow, marks: int = 0) -> dict[str, Any]:
 
 
 def marks(records: Sequence[Record], *, after: int) -> int:
-    """Return the sum of the sequence numbers that records other than messages get after an entry."""
+    """Return the sum of the sequence numbers that records get after an entry, without messages."""
     return sum(seq for seq, record in enumerate(records, after + 1) if record.kind != MESSAGE)
 
 
@@ -142,7 +142,7 @@ def advance_columns(key: int, row: SessionRow, marks: int) -> tuple[Any, ...]:
 
 
 def stored_id(id: str) -> str | bytes:
-    """Return an id as it is stored: a UUID as 16 bytes."""
+    """Return an id as stored: a UUID as 16 bytes."""
     return bytes.fromhex(id.replace("-", "")) if _is_uuid(id) else id
 
 
@@ -151,16 +151,16 @@ def _uuid(raw: bytes) -> str:
 
 
 def stored_content(id: str, kind: str, body: bytes) -> tuple[str | bytes, str | int, bytes]:
-    """Return id, kind and body as they are stored: a body that begins with the id without it."""
+    """Return id, kind and body as stored; a body that begins with the id is stored without it."""
     if body.startswith(first := b'{"id":"%b","' % id.encode()):
-        body = body[len(first) - 1 :]  # from the quote on, which tells it from a whole body
+        body = body[len(first) - 1 :]  # keep the quote, which distinguishes it from a whole body
     elif not body.startswith(b"{"):
         body = b"\0" + body
     return stored_id(id), 0 if kind == MESSAGE else kind, body
 
 
 def _whole_body(id: str, stored: bytes) -> bytes:
-    """Return a body from what is stored."""
+    """Restore a body from its stored form."""
     first = stored[:1]
     if first == b"{":
         return stored
@@ -168,7 +168,7 @@ def _whole_body(id: str, stored: bytes) -> bytes:
 
 
 def add_functions(db: apsw.Connection) -> None:
-    """Add the functions that verification uses; they take any value that a damaged row may have, as bytes."""
+    """Add the SQL functions that verification uses; they accept any value of a damaged row, as bytes."""
 
     def id_of(kind: str, id: bytes | None) -> bytes:
         return _uuid(id).encode() if id and kind == "blob" else id or b""
@@ -185,7 +185,7 @@ def add_functions(db: apsw.Connection) -> None:
 
 
 def entry_row(columns: Sequence[Any]) -> Row:
-    """Convert columns to an entry, which is damaged if its bytes do not match its checksum."""
+    """Convert columns to an entry, marked as damaged if its bytes do not match its checksum."""
     session, branch, seq, id, kind, body, tokens, total, known = columns
     try:
         if type(id) is not str:
@@ -202,7 +202,7 @@ def entry_row(columns: Sequence[Any]) -> Row:
 
 
 def unreadable_row(branch: int, seq: int) -> Row:
-    """Return the placeholder of an entry that cannot be read."""
+    """Return a placeholder for an entry that cannot be read."""
     id = f"unreadable-{branch}-{seq}"
     return Row(branch=branch, seq=seq, id=id, kind=MESSAGE, body=b"", tokens=0, total=0, damaged=True)
 
@@ -228,9 +228,9 @@ def _as(kind: type[T], value: Any, otherwise: T) -> T:
 
 
 def checksum(session: int, branch: int, seq: int, id: str, kind: str, tokens: int, body: bytes) -> int:
-    """Return the checksum of what an entry contains and of its position.
+    """Return the checksum of an entry's content and position.
 
-    The running total is left out, since it can be computed again.
+    The running total is left out, since it can be recomputed.
     """
     place = f"{session}\0{branch}\0{seq}\0{tokens}\0{kind}\0{id}"
     return crc32(body, crc32(place.encode()))

@@ -1,9 +1,9 @@
-"""Salvage: copies everything that can still be read of a damaged file into a new file beside it.
+"""Salvage: copy everything that can still be read of a damaged file to a new file next to it.
 
 Rows are read by ranges of keys; a range that cannot be read is halved until only the lost rows are left. An
-entry whose bytes do not match their checksum is set aside. Only rows that the trees lead to are copied, since
-unreferenced pages may contain what was erased. A session whose row is lost may still be in an index. The
-damaged file is neither written nor replaced: its owner does that, with all processes that use it stopped.
+entry whose bytes do not match their checksum is set aside. Only rows that the B-trees lead to are copied,
+since unreferenced pages may contain erased data. A session whose row is lost may still be in an index. The
+damaged file is neither written nor replaced: its owner does that after stopping all processes that use it.
 
 `rows_around` reads around damage in the same way while a store is in use: row by row, and by a table scan.
 """
@@ -31,7 +31,7 @@ from .rows import SessionPlace, checksum, entry_row, stored_content, unreadable_
 __all__ = ["Salvaged", "promised", "publish", "rows_around", "salvage", "salvage_path"]
 
 MAX_FAILURES = 100_000
-"""Ranges of one table that may fail before the rest of it is skipped: seconds, not hours."""
+"""Ranges of one table that may fail before the rest of it is skipped, so salvage takes seconds, not hours."""
 
 _FAILURES = (*UNREADABLE, apsw.IOError)
 _NO_TABLE = apsw.SQLError  # the definition of the table is damaged
@@ -39,13 +39,13 @@ _UNKNOWN_END = 2**40
 _FIRST, _LAST = "", b""  # SQLite sorts every blob after every text
 
 _TABLES = {"damaged": 1, "session": 1, "entry": 1, "branch": 0, "tag": 0, "key": 0}
-"""The tables that are read by ranges of a number, and the distance to the next row: 0 if rows may share a
-number, as those that have the number of their session.
+"""The tables that are read by ranges of a number, and the step to the next row: 0 if rows may share a number,
+such as the number of their session.
 """
 
 
 class Salvaged(Struct, frozen=True):
-    """A new file under its temporary name, and how much it contains."""
+    """A salvaged file under its temporary name, and how much it contains."""
 
     part: str
     sessions: int
@@ -53,12 +53,12 @@ class Salvaged(Struct, frozen=True):
 
 
 def salvage_path(path: str) -> str:
-    """Return the name of the file that a damaged one is salvaged into."""
+    """Return the name of the file to which a damaged one is salvaged."""
     return f"{path}.salvaged"
 
 
 def salvage(path: str) -> Salvaged:
-    """Copy what can be read into a new file; `publish` renames it."""
+    """Copy everything that can be read to a new file; `publish` renames it."""
     part = f"{salvage_path(path)}.part"
     _remove(part)
     try:
@@ -75,7 +75,7 @@ def salvage(path: str) -> Salvaged:
 
 
 def _mode(path: str) -> int:
-    """Return the mode of a copy: that of the damaged file, but never readable by all users."""
+    """Return the mode of a copy: the mode of the damaged file, but never readable by all users."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     return FILE_MODE if mode & stat.S_IRWXO else FILE_MODE | mode & 0o060
 
@@ -115,7 +115,7 @@ def _copy(source: apsw.Connection, target: apsw.Connection) -> None:
             _add(target, "parcel", columns)
     _remake_sessions(source, target)
     target.execute(SQL["set_promises"], {"key": None})
-    with suppress(*_FAILURES, _NO_TABLE):  # cursors of the feed stay valid, also beyond the last entry
+    with suppress(*_FAILURES, _NO_TABLE):  # feed cursors stay valid, even beyond the last entry
         for (last,) in source.execute(SQL["last_key"]):
             target.execute(SQL["continue_keys"], {"last": last})
 
@@ -126,7 +126,7 @@ def _add(target: apsw.Connection, table: str, columns: tuple[Any, ...]) -> None:
 
 
 def _readable(source: apsw.Connection, table: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows that can be read; if a session has several, some of them twice."""
+    """Yield the rows that can be read, some of them twice if a session has several."""
     waiting, failures = [_ends(source, table)], 0
     while waiting and failures < MAX_FAILURES:
         low, high = waiting.pop()
@@ -141,7 +141,7 @@ def _readable(source: apsw.Connection, table: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _ends(source: apsw.Connection, table: str) -> tuple[int, int]:
-    """Return the lowest and the highest number of a table, with defaults if they cannot be read."""
+    """Return the lowest and highest number in a table, with defaults if they cannot be read."""
     first, last = 1, _UNKNOWN_END
     with suppress(*_FAILURES):
         ((found,),) = source.execute(SQL[f"first_of_{table}"])
@@ -170,7 +170,7 @@ def _parcels(source: apsw.Connection) -> Iterator[tuple[Any, ...]]:
 
 
 def _remake_sessions(source: apsw.Connection, target: apsw.Connection) -> None:
-    """Create the sessions that only an index knows; the check of the new file restores their heads."""
+    """Create the sessions that are left only in an index; checking the new file restores their heads."""
     known = list[tuple[Any, ...]]()
     for name in ("indexed_sessions", "indexed_sessions_from_the_end"):
         with suppress(*_FAILURES, _NO_TABLE):
@@ -179,15 +179,15 @@ def _remake_sessions(source: apsw.Connection, target: apsw.Connection) -> None:
         _add(target, "indexed_session", (*columns, DEFAULT_COUNTER))
 
 
-# Reading around damage: what can still be read is returned, and the rest marked as damaged.
+# Reading around damage: return whatever can still be read, and mark the rest as damaged.
 
 
 MAX_LOST = 100_000
-"""Entries of a span that may be missing; a higher number is a damaged number."""
+"""Entries of a span that may be missing; if more are, the number of entries itself is damaged."""
 
 
 def promised(db: apsw.Connection, place: SessionPlace, span: Span) -> Span:
-    """Return the part of a span that must have entries, by what the rows of session and branch say."""
+    """Return the part of a span that must have entries according to the rows of session and branch."""
     found = list(db.execute(SQL["branch"], {"key": place.key, "branch": span.branch}))
     if not found and span.branch != place.branch:
         return Span(span.branch, 1, 0)
@@ -200,7 +200,7 @@ def promised(db: apsw.Connection, place: SessionPlace, span: Span) -> Span:
 def rows_around(
     db: apsw.Connection, place: SessionPlace, span: Span, *, limit: int | None = None, newest: bool = False
 ) -> list[Row]:
-    """Return the entries that a span promises, in order; those that cannot be read are marked as damaged."""
+    """Return the promised entries of a span in order; those that cannot be read are marked as damaged."""
     span = _limited(promised(db, place, span), limit, newest=newest)
     found = _rows_by_index(db, place.key, span)
     if len(found) < span.last - span.first + 1:
@@ -225,7 +225,7 @@ def _limited(span: Span, limit: int | None, *, newest: bool) -> Span:
 
 
 def _rows_by_index(db: apsw.Connection, key: int, span: Span) -> dict[int, Row]:
-    """Return the entries that the index of positions leads to, except those that it confuses with others."""
+    """Return the entries that the index of positions leads to, except any that it confuses with others."""
     which = {"key": key, **span._asdict(), "limit": -1}
     found = dict[int, Row]()
     try:
@@ -240,14 +240,14 @@ def _rows_by_index(db: apsw.Connection, key: int, span: Span) -> dict[int, Row]:
 
 
 def _take(db: apsw.Connection, key: int, row: Row, found: dict[int, Row]) -> None:
-    """Keep an entry if it is sound, or at least its own row has that position."""
+    """Keep an entry if it is sound, or if at least its own row has that position."""
     here = {"key": key, "branch": row.branch, "seq": row.seq}
     if not row.damaged or list(db.execute(SQL["own_place"], here)) == [(key, row.branch, row.seq)]:
         found[row.seq] = row
 
 
 def _rows_of_table(db: apsw.Connection, key: int, span: Span) -> dict[int, Row]:
-    """Scan the table from its beginning and, if that fails, also from its end."""
+    """Scan the table from the beginning and, if that fails, from the end as well."""
     which: dict[str, Any] = {"key": key, **span._asdict()}
     found = dict[int, Row]()
     for name in ("scan", "scan_backwards"):

@@ -1,19 +1,19 @@
-"""Search in SQLite: an index of words that follows the log, and what it does not have yet.
+"""Search in SQLite: an index of words that follows the log, and a scan of entries that it does not have yet.
 
     entry   1 2 3 4 5 6 7 8 9        an append writes here, and is acknowledged
     word    1 2 3 4 5 6              the index, which the writer continues when it is idle
 
-The index itself knows what it contains: a message is indexed if `word_docsize` has a row for it. All that is
-missing comes after its newest row. For a key is given while the one write lock of the file is held, so no
-transaction that took a lower one commits later; keys of deleted entries are not given again (AUTOINCREMENT),
-those of a transaction that was rolled back were seen by nobody; and only salvage writes keys of its own, into
-a new file whose index it builds. An entry is indexed in a transaction that looks again whether it is there
-and missing: no word stays of a session that was erased meanwhile, and none is written twice.
+The index itself records what it contains: a message is indexed if `word_docsize` has a row for it. All that
+is missing comes after its newest row. A key is assigned while the file's only write lock is held, so no
+transaction with a lower key commits later. Keys of deleted entries are never reused (AUTOINCREMENT), and no
+one saw the keys of a transaction that was rolled back. Only salvage chooses its own keys, in a new file whose
+index it builds. The transaction that indexes a message checks again that it still exists and is still
+missing, so no words remain of a session that was erased in the meantime, and none are written twice.
 
-A search first lets the writer catch up. What is missing even then, since the file cannot be written or too
-much is missing, is read and cut into words by the search, so the hits are the same. Only the rows of sessions
-promise entries that were not indexed, so if keys are missing, all entries are counted; one that is damaged
-stops the index, and is a damaged hit of every search until it is repaired.
+A search first lets the writer catch up. If messages are still missing, because the file cannot be written or
+there are too many, the search reads them and splits them into words itself, so the hits are the same. Only
+session rows promise entries that are not indexed, so if keys are missing, all entries are counted. A damaged
+entry stops the index, and is a damaged hit of every search until it is repaired.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ from .soundness import entries_are_there, list_is_indexed, words_are_indexed
 __all__ = ["MOST_BEHIND", "behind", "index_some", "newest_indexed", "rebuild_some", "search"]
 
 STEP = 256
-"""Entries that are indexed in one transaction, during which other processes cannot write."""
+"""Maximum number of entries indexed in one transaction, during which other processes cannot write."""
 
 STEP_BYTES = 1_000_000
-"""Bytes of such entries, which are read at once."""
+"""Bytes of entries after which such a transaction is full; they are read together."""
 
 MOST_BEHIND = 10_000
-"""Entries that a search waits for; if more are missing in the index, it reads them instead."""
+"""Entries that a search waits to see indexed; if more are missing, it reads them instead."""
 
 LEAST_FREE, MOST_FREE = 16, 32
-"""Free pages that stay in the file for what is written next: so many, or one in so many pages of the file."""
+"""Free pages are kept for later writes while there are at most `LEAST_FREE`, or one in `MOST_FREE` pages."""
 
 GIVEN_BACK = 256
-"""Free pages that are given back at a time, in one or two milliseconds."""
+"""Free pages to give back at a time, which takes one or two milliseconds."""
 
 _LAST_KEY = 2**63 - 1
-_MOST_SESSIONS = 200  # of a user whose entries are looked up before they are searched: about a millisecond
+_MOST_SESSIONS = 200  # of a user whose key ranges are looked up before a search: about a millisecond
 
 _WORD = re.compile("[a-z0-9_\x80-\U0010ffff]+").fullmatch
-"""Matches what is one token to the index; anything else would be a query of several tokens, or invalid."""
+"""Matches a single token of the index; anything else would be a query of several tokens, or invalid."""
 
 _INDEX_IS_DAMAGED = "the search index is damaged; run `turnstate verify --repair`"
 
 
 def behind(db: apsw.Connection) -> int:
-    """Return how many entries the index does not have, counted up to one more than a search waits for."""
+    """Return how many entries are missing in the index, counting at most one more than a search waits for."""
     which = {"after": newest_indexed(db), "limit": MOST_BEHIND + 1}
     ((count,),) = db.execute(SQL["count_after_index"], which)
     return int(count)
 
 
 def newest_indexed(db: apsw.Connection) -> int:
-    """Return the key of the newest message in the index; raise `StoreDamaged` if it was no message."""
+    """Return the key of the newest message in the index; raise `StoreDamaged` if it is not a message."""
     ((key, is_message),) = db.execute(SQL["newest_indexed"])
     if key is not None and not is_message and entries_are_there(db):
         raise StoreDamaged(_INDEX_IS_DAMAGED)
@@ -75,7 +75,7 @@ def newest_indexed(db: apsw.Connection) -> int:
 
 
 class _Some(NamedTuple):
-    """Entries to be indexed: how many, the last key, the words of the messages, and whether more follow."""
+    """Entries to index: how many, the last key, the words of the messages, and whether more follow."""
 
     size: int
     last: int
@@ -97,14 +97,14 @@ def index_some(db: apsw.Connection) -> bool:
 
 
 def _give_back(db: apsw.Connection) -> None:
-    """Return some of many free pages to the file system: merging the index leaves as many as it read."""
+    """Return free pages to the file system if there are many: merging the index frees as many as it read."""
     free, pages = db.pragma("freelist_count"), db.pragma("page_count")
     if free > max(LEAST_FREE, pages // MOST_FREE):
         db.execute(f"PRAGMA incremental_vacuum({min(free, GIVEN_BACK)})").fetchall()
 
 
 def rebuild_some(db: apsw.Connection, after: int) -> int | None:
-    """Index messages after a key, whatever else is missing or damaged; return where the next ones begin."""
+    """Index messages after a key even if others are missing or damaged; return where to continue."""
     some = _some(db, after, stop_at_damage=False)
     if some.words:
         _add(db, some.words)
@@ -121,15 +121,15 @@ def _some(db: apsw.Connection, after: int, *, stop_at_damage: bool) -> _Some:
         if row.kind == MESSAGE:
             words.append((key, entry_text(row.kind, row.body)))
         is_full = count >= STEP or size > STEP_BYTES
-        if is_full and words:  # a step without a message would begin at the same place again
+        if is_full and words:  # a step without a message would start at the same place again
             return _Some(count, last, words, more=True)
     return _Some(count, last, words, more=False)
 
 
 def _add(db: apsw.Connection, words: Sequence[tuple[int, str]]) -> None:
-    """Add the words of messages that are still there and still missing.
+    """Add the words of messages that still exist and are still missing.
 
-    One statement per message: INSERT ... SELECT would be a savepoint, at which FTS5 writes out its words.
+    Use one statement per message: INSERT ... SELECT opens a savepoint, at which FTS5 flushes its words.
     """
     which = {"after": newest_indexed(db), "last": words[-1][0]}
     there = {key for (key,) in db.execute(SQL["messages_after_index"], which)}
@@ -164,9 +164,9 @@ def search(
 
 
 def _span(db: apsw.Connection, which: dict[str, Any]) -> tuple[int, int]:
-    """Return the first and the last key that a hit can have; all keys if that is not certain or takes long.
+    """Return the first and the last key that a hit can have, or all keys if that is uncertain or takes long.
 
-    The index begins to read there: an old session is searched without reading what came after it.
+    The index starts reading there, so an old session is searched without reading what came after it.
     """
     if which["session"] is not None:
         keys = [key for (key,) in db.execute(SQL["session_to_search"], which)]
@@ -182,7 +182,7 @@ def _span(db: apsw.Connection, which: dict[str, Any]) -> tuple[int, int]:
 
 
 def _scanned(db: apsw.Connection, words: frozenset[str], which: dict[str, Any]) -> Iterator[Hit]:
-    """Yield hits that the index does not have, and all damaged entries, the newest first."""
+    """Yield hits that are missing in the index, and all damaged entries, newest first."""
     after = newest_indexed(db)
     ((count,),) = db.execute(SQL["count_after_index"], {"after": after, "limit": -1})
     _check_complete(db, after, _newest_key(db, after), count)
@@ -200,7 +200,7 @@ def _hit(mark: int, session: str | None, *columns: Any) -> Hit:
 
 
 def _newest_key(db: apsw.Connection, otherwise: int) -> int:
-    """Return the newest key that an entry ever had."""
+    """Return the highest key that was ever assigned to an entry."""
     for (key,) in db.execute(SQL["last_key"]):
         return int(key)
     return otherwise
@@ -209,7 +209,7 @@ def _newest_key(db: apsw.Connection, otherwise: int) -> int:
 def _check_complete(db: apsw.Connection, after: int, last: int, count: int) -> None:
     """Raise `StoreDamaged` if entries between two keys are missing.
 
-    A gap is usually left by a session that was removed: then all entries are there that sessions promise.
+    A gap usually comes from a removed session; then every entry that the sessions promise still exists.
     """
     if last - after != count and not entries_are_there(db):
         raise StoreDamaged("entries that were not indexed are missing; run `turnstate verify`")

@@ -1,9 +1,9 @@
 """Checks that indexes lead to every row, once per connection, before "not found" is believed.
 
-An empty page of an index is valid to SQLite, which then finds fewer rows without an error. What the row of a
-session promises is compared with every read (see `salvage`). But nothing promises which sessions exist, which
-parcels wait and which entries contain a word, so these indexes are compared with their tables when they are
-first used. In a large table rows are only counted, since looking up each of them would take too long.
+An empty page of an index is valid to SQLite, which then finds fewer rows without an error. Every read of a
+session is compared with what its row promises (see `salvage`). But nothing promises which sessions exist,
+which parcels wait and which entries contain a word, so these indexes are compared with their tables when they
+are first used. In a large table, rows are only counted, since looking up each of them would take too long.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 MAX_COMPARED = 10_000
-"""Up to so many sessions each is looked up in each index (11 ms); more are only counted."""
+"""Up to this many sessions, each is looked up in every index (11 ms); more are only counted."""
 
 _INDEXES = ("sqlite_autoindex_session_1", "session_by_creation", "session_by_user")
 _OF_AN_INDEX = re.compile(
@@ -54,17 +54,17 @@ def _once(check: Check) -> Check:
 
 @_once
 def ids_are_indexed(db: apsw.Connection) -> bool:
-    """Return True if the index of ids has as many sessions as their table."""
+    """Return True if the index of ids has as many sessions as the table."""
     ((table, by_id, _, _),) = db.execute(SQL["session_counts"])
     return bool(table == by_id)
 
 
 @_once
 def list_is_indexed(db: apsw.Connection) -> bool:
-    """Return True if the indexes of sessions are complete, False if only a scan of the table is.
+    """Return True if the indexes of sessions are complete, False if only a table scan is.
 
-    An index with fewer rows than the table lost some, and the table is right. If both have as many rows but
-    different ones, either may be wrong: raise `StoreDamaged`.
+    If an index has fewer rows than the table, it lost some, and the table is right. If both have the same
+    number of rows but they differ, either may be wrong: raise `StoreDamaged`.
     """
     ((table, *indexes),) = db.execute(SQL["session_counts"])
     short = {index for index, count in zip(_INDEXES, indexes, strict=True) if count < table}
@@ -102,7 +102,7 @@ def parcels_are_indexed(db: apsw.Connection) -> bool:
 
 @_once
 def entries_are_there(db: apsw.Connection) -> bool:
-    """Return True if the table of entries has as many as all sessions promise."""
+    """Return True if the table has as many entries as all sessions promise together."""
     ((promised, there),) = db.execute(SQL["all_entries"])
     return bool(promised == there)
 
@@ -120,13 +120,13 @@ def words_are_indexed(db: apsw.Connection) -> bool:
             missing = (page for page in range(first + 1, last + 1) if (segment, page) not in known)
             if any(_begins_a_word(db, segment, page) for page in missing):
                 return False
-    return True  # without a structure SQLite itself refuses to search
+    return True  # without a structure record SQLite itself refuses to search
 
 
 def _begins_a_word(db: apsw.Connection, segment: int, page: int) -> bool:
     """Return True if a page of the search index does more than continue a long list.
 
-    Its third and fourth byte are the length of the lists; the offsets of words follow them.
+    Its third and fourth bytes are the length of the lists, after which the offsets of words follow.
     """
     for (block,) in db.execute(SQL["page_of_words"], {"id": (segment << 37) + page}):
         return int.from_bytes(block[2:4], "big") < len(block)
@@ -136,9 +136,9 @@ def _begins_a_word(db: apsw.Connection, segment: int, page: int) -> bool:
 def _segments(structure: bytes) -> list[tuple[int, int, int]]:
     """Return the segments of the search index: number, first and last page of each.
 
-    A structure record of FTS5 begins with a number of four bytes and, if rows can be deleted, a marker of
-    four more. Then come variable-length integers: the numbers of levels, segments and writes; for each level
-    the numbers of merges and segments; for each segment its number, its pages, and five for deletion.
+    An FTS5 structure record begins with a four-byte number and, if rows can be deleted, a four-byte marker.
+    Variable-length integers follow: the numbers of levels, segments and writes; for each level the numbers of
+    merges and segments; for each segment its number, its first and last page, and five integers for deletion.
     """
     numbers, found = _numbers(structure[8:]), list[tuple[int, int, int]]()
     if structure[4:8] != _ROWS_CAN_BE_DELETED:
@@ -152,7 +152,7 @@ def _segments(structure: bytes) -> list[tuple[int, int, int]]:
 
 
 def _numbers(data: bytes) -> list[int]:
-    """Decode SQLite's variable-length integers: seven bits a byte, and eight in a ninth."""
+    """Decode SQLite's variable-length integers: seven bits per byte, and eight in the ninth byte."""
     found, value, size = list[int](), 0, 0
     for byte in data:
         size += 1

@@ -1,8 +1,8 @@
 """The SQLite store: one file, any number of processes, and no acknowledged write is ever lost.
 
-`SqliteStore` implements all six ports. Each method runs one function of a connection: those that write in
-the writer's thread, where many share a transaction, and those that read on a reader's snapshot. What a
-change does is in `changes`.
+`SqliteStore` implements all six ports. Each method runs one function that takes a connection: the writer runs
+functions that write, many in one transaction, and a reader runs functions that read, each in a snapshot. See
+`changes` for how changes are applied.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class SqliteStore:
         self.read_only = readers is None and is_read_only(path)
         with translated(path):
             db = None if self.read_only else migrated(path, mode)
-        if readers is not None and db is not None:  # this is one of their threads, and a read comes first
+        if readers is not None and db is not None:  # this is a reader's thread, and a read comes first
             readers.adopt(db)
             db = None
         self._readers = readers or readers_of(path)
@@ -99,7 +99,7 @@ class SqliteStore:
             self._writer.start()
 
     async def close(self) -> None:
-        """Finish what was begun and close the file."""
+        """Finish pending work and close the file."""
 
         def close() -> None:
             self._readers.close()
@@ -122,7 +122,7 @@ class SqliteStore:
         newest: bool = False,
         kinds: Sequence[str] | None = None,
     ) -> list[Row]:
-        """Return the entries of a span in order; with a limit the first ones, or the newest."""
+        """Return the entries of a span in order; with a limit, only the first ones or the newest."""
         return await self._readers.run(
             lambda db: log.read(db, session_place(db, at), span, limit, newest=newest, kinds=kinds)
         )
@@ -132,7 +132,7 @@ class SqliteStore:
         return await self._readers.run(lambda db: log.find(db, session_place(db, at), ids))
 
     async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-        """Return the newest entry of each kind on a path, whose newest span comes first."""
+        """Return the newest entry of each kind on a path; ``spans`` starts with the newest."""
         return await self._readers.run(lambda db: log.newest(db, session_place(db, at), spans, kinds))
 
     async def branches(self, at: Address) -> list[BranchRow]:
@@ -156,17 +156,17 @@ class SqliteStore:
         )
 
     async def _catch_up(self) -> None:
-        """Index what is missing, unless that is too much; what stays missing is read by the search."""
+        """Index missing messages unless there are too many; the search reads those that stay missing."""
         if self.read_only or not 0 < await self._readers.run(search.behind) <= search.MOST_BEHIND:
             return
-        with suppress(StoreUnavailable):  # a full disk, or one that others keep busy
+        with suppress(StoreUnavailable):  # the disk is full, or other processes keep the file busy
             while await self._writer.run_alone(search.index_some):
                 pass
 
     async def at_once(
         self, at: Address, job: Callable[[SessionRow, Reads], Awaitable[T]], *, small: bool = False
     ) -> T:
-        """Return what a job makes of a session and its log, in one snapshot of a reader."""
+        """Run a job on a session and its log in one snapshot of a reader, and return its result."""
         return await self._readers.run(
             partial(log.at_once, at=at, job=job),
             here=partial(log.at_once, at=at, job=job, most=SMALL) if small else None,
@@ -175,11 +175,11 @@ class SqliteStore:
     # Feed
 
     async def since(self, at: Address, id: str | None, *, limit: int) -> list[Row]:
-        """Return the entries of a session, on all branches, that were written after one of them."""
+        """Return the entries of a session, on all branches, that were written after a given one."""
         return await self._readers.run(lambda db: feed.since(db, at, id, limit))
 
     async def feed(self, tenant: str, cursor: str, *, limit: int) -> FeedPage:
-        """Return the entries of all sessions of a tenant after a cursor; an empty one is the beginning."""
+        """Return the entries of all sessions of a tenant after a cursor; an empty one means the beginning."""
         return await self._readers.run(lambda db: feed.feed(db, tenant, cursor, limit))
 
     async def feed_end(self, tenant: str) -> str:
@@ -230,7 +230,7 @@ class SqliteStore:
 
         def page(db: apsw.Connection) -> list[SessionRow]:
             is_indexed = list_is_indexed(db)
-            if order == "active":  # an index by activity would be written by every append
+            if order == "active":  # every append would have to update an index by activity
                 return sessions(db.execute(SQL["page_by_activity"], columns))
             return sessions(db.execute((SQL if is_indexed else SCANS)[name], columns))
 
@@ -246,7 +246,7 @@ class SqliteStore:
         idle: int | None = None,
         expected: dict[str, Any] | None = None,
     ) -> SessionRow:
-        """Change what is given and keep the rest; raise `Conflict` if meta is not what is expected."""
+        """Update the given fields; raise `Conflict` if the current meta differs from ``expected``."""
         changes: dict[str, Any] = {
             "title": title,
             "tags": None if tags is None else tuple(sorted(set(tags))),
@@ -267,7 +267,7 @@ class SqliteStore:
         return await self._writer.run(update)
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        """Return sessions that were idle for too long, without a message and without a lease."""
+        """Return sessions that have been idle for too long, with neither a message nor a lease."""
         which = {"tenant": tenant, "now": now, "limit": limit}
 
         def due(db: apsw.Connection) -> list[SessionRow]:
@@ -329,7 +329,7 @@ class SqliteStore:
     # Leases: part of the session's row
 
     async def acquire(self, at: Address, *, holder: str, until: int, now: int) -> Lease:
-        """Take the lease with a fence higher than any before, or raise `Busy` while another one is live."""
+        """Acquire the lease with a higher fence than any before, or raise `Busy` while another is live."""
 
         def acquire(db: apsw.Connection) -> Lease:
             key, row = session_row(db, at)
@@ -355,7 +355,7 @@ class SqliteStore:
         return await self._writer.run(renew)
 
     async def release(self, at: Address, lease: Lease, *, now: int) -> None:
-        """Release a lease, which counts as activity until then; do nothing if another worker took over."""
+        """Release a lease, which counts as activity up to now; do nothing if another worker took over."""
 
         def release(db: apsw.Connection) -> None:
             try:
@@ -372,11 +372,11 @@ class SqliteStore:
     # Health
 
     async def time(self) -> int | None:
-        """Return None: a file has no clock but that of the machine that opens it."""
+        """Return None: the only clock is that of the machine that opens the file."""
         return None
 
     async def facts(self) -> dict[str, str]:
-        """Return versions, settings and sizes for people to read."""
+        """Return human-readable versions, settings and sizes."""
 
         def facts(db: apsw.Connection) -> dict[str, str]:
             files = (self.path, f"{self.path}-wal")
@@ -398,14 +398,14 @@ class SqliteStore:
         return await (self._readers.run(facts) if self.read_only else self._writer.run_alone(facts))
 
     async def scrub(self) -> bool:
-        """Overwrite what deleted sessions left in the files; return True if nothing of them is left."""
+        """Overwrite the remains of deleted sessions in the files; return True if none are left."""
         return await self._writer.run_alone(scrub)
 
     async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
         """Check everything, and with ``repair`` move damaged records aside."""
         if not self.read_only:
-            with suppress(StoreError):  # the check below finds what is in the way
-                await self._writer.run_alone(lambda _: None)  # reports what the WAL lost
+            with suppress(StoreError):  # the check below reports the cause
+                await self._writer.run_alone(lambda _: None)  # records what the WAL lost
         async with aclosing(findings(self.path, self._writer, repair=repair, recount=recount)) as found:
             async for finding in found:
                 yield finding
@@ -429,10 +429,10 @@ def _parcels(db: apsw.Connection, name: str, which: dict[str, Any]) -> list[Parc
 
 
 async def connect(url: str) -> SqliteStore:
-    """Open ``sqlite:///relative.db`` or ``sqlite:////absolute.db``; the file is created if it is missing.
+    """Open ``sqlite:///relative.db`` or ``sqlite:////absolute.db``; create the file if it is missing.
 
-    ``?mode=0660`` creates it for a group; an existing file keeps its mode. With ``?commit=thread`` nothing is
-    written or read in the thread of the event loop.
+    ``?mode=0660`` gives a group access to a new file; an existing file keeps its mode. With
+    ``?commit=thread``, nothing is written or read in the event loop's thread.
     """
     path, mode, in_loop = path_of(url), mode_of(url), commits_in_loop(url)
     if is_read_only(path):
@@ -443,7 +443,7 @@ async def connect(url: str) -> SqliteStore:
             partial(SqliteStore, path, mode=mode, commits_in_loop=in_loop, readers=readers)
         )
     except BaseException:
-        loop.run_in_executor(None, readers.close)  # if the task was cancelled, the thread is still at work
+        loop.run_in_executor(None, readers.close)  # if the task was canceled, the thread is still busy
         raise
     loop.call_later(IDLE, store._writer.start)  # it continues the search index
     return store

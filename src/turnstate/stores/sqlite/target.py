@@ -1,6 +1,7 @@
-"""The URL of an SQLite store: the path of its file, the mode of a new one, and where commits are made.
+"""The URL of an SQLite store: the path of its file, the mode of a new file, and the thread that commits.
 
-sqlite:///relative.db    sqlite:////absolute.db    sqlite:///agent.db?mode=0660    sqlite:///agent.db?commit=thread
+sqlite:///relative.db           sqlite:////absolute.db
+sqlite:///agent.db?mode=0660    sqlite:///agent.db?commit=thread
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ __all__ = ["commits_in_loop", "mode_of", "path_of"]
 _MODES = {"0600": 0o600, "0640": 0o640, "0660": 0o660}
 _OPTIONS = {"mode": tuple(_MODES), "commit": ("thread",)}
 
-# The URL is not repeated: one that was meant for a server may contain a password.
+# The message does not repeat the URL: one that was meant for a server may contain a password.
 _NO_FILE = (
     "the URL of an SQLite store names no file: write sqlite:///relative.db or sqlite:////absolute.db, "
     "with %3F for ?, %23 for # and %5B for [ in a name"
 )
 
 MEMORY = ":memory:"
-"""What SQLite calls a database without a file; each of a store's connections would have one of its own."""
+"""SQLite's name for a database without a file; each connection of a store would have its own."""
 
 
 def mode_of(url: str) -> int:
-    """Return the mode of a new file."""
+    """Return the mode for a new file."""
     return _MODES[_options(url)["mode"]] if "mode" in _options(url) else FILE_MODE
 
 
 def commits_in_loop(url: str) -> bool:
-    """Return True unless every commit is to be made in the writer's thread."""
+    """Return True unless the URL asks for every commit to be made in the writer's thread."""
     return "commit" not in _options(url)
 
 
@@ -49,7 +50,7 @@ def _options(url: str) -> dict[str, str]:
 
 
 def path_of(url: str) -> str:
-    """Return the path of the file; raise `InputError` if the URL names none that can be created."""
+    """Return the path of the file; raise `InputError` if the URL does not name a usable one."""
     try:
         parts = urlsplit(url)
     except ValueError:

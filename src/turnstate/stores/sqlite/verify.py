@@ -1,8 +1,8 @@
 """Verification of a file: its pages and schema first, then every session by the shared rules.
 
-If SQLite finds pages or indexes damaged, nothing is repaired in that file, since writing may make it worse;
-what can be read is copied into another one (`rescue`). A sound file is checked in many short snapshots, so
-that others go on reading and writing, and repaired in short transactions.
+If SQLite finds damaged pages or indexes, nothing is repaired in that file, since writing may make it worse;
+whatever can be read is copied to another file (`rescue`). A sound file is checked in many short snapshots, so
+others can keep reading and writing, and repaired in short transactions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .writer import Writer
 __all__ = ["FileCheck", "FileStructure", "findings", "inspect_structure", "rescue", "session_keys"]
 
 MAX_FAULTS = 20
-"""Faults of the file that are reported."""
+"""Maximum number of faults in the file to report."""
 
 _NOT_FAULTS = ("ok", "*** in database main ***")
 
@@ -58,7 +58,7 @@ class FileStructure(Struct, frozen=True):
 
     @property
     def sound(self) -> bool:
-        """True if the file can be written to."""
+        """True if it is safe to write to the file."""
         return not self.faults
 
 
@@ -103,7 +103,7 @@ def _schema(steps: tuple[str, ...]) -> dict[str, list[object]]:
 T = TypeVar("T")
 
 SESSIONS_AT_ONCE = 24
-"""Sessions that are checked in one snapshot."""
+"""Number of sessions to check in one snapshot."""
 
 _TABLES = ("entry", "branch", "key", "tag")
 _OF_NO_SESSION = (
@@ -126,7 +126,7 @@ class FileCheck:
         self._entries_are_sound = True
 
     async def findings(self, *, index_is_broken: bool = False) -> AsyncIterator[Finding]:
-        """Yield what is wrong, as it is found."""
+        """Yield faults as they are found."""
         after: int | None = 0
         while after is not None:
             odd, after = await self._readers.run(partial(_suspects, after=after, recount=self._recount))
@@ -155,7 +155,7 @@ class FileCheck:
             async for _ in self._looks(session, at):
                 for finding in self._new_findings():
                     yield finding
-        except NotFound:  # it was removed meanwhile
+        except NotFound:  # it was removed in the meantime
             return
 
     async def _looks(self, session: int, at: Address) -> AsyncIterator[None]:
@@ -183,7 +183,7 @@ class FileCheck:
         yield
 
     async def _inspect(self, check: Callable[[Inspection], Check[T]], at: Address | None = None) -> T:
-        """Run a rule in a snapshot; if it finds something that is to be repaired, again in a transaction."""
+        """Run a rule in a snapshot; if it finds faults to repair, run it again in a transaction."""
 
         def run(db: apsw.Connection, *, mends: bool) -> tuple[T, list[Finding]]:
             case = Inspection(checksum, mends=mends, at=at, recount=self._recount)
@@ -197,13 +197,13 @@ class FileCheck:
         return result
 
     def _new_findings(self) -> Iterator[Finding]:
-        """Return what was found since the last call, and note whether unreadable messages are left."""
+        """Return the findings since the last call, and note whether unrepaired entries are left."""
         found, self._found = self._found, []
         self._entries_are_sound &= not any(finding.seq and not finding.done for finding in found)
         return iter(found)
 
     async def _index_agrees(self) -> bool:
-        """Compare page by page; only if that differs, as after a removal, compare in one snapshot."""
+        """Compare index and messages page by page; if they differ, as after a removal, in one snapshot."""
         try:
             kept, last = await self._readers.run(verify_index.indexed_words)
             after: int | None = 0
@@ -241,7 +241,7 @@ def _answered(db: apsw.Connection, check: Check[T]) -> T:
 
 
 def _suspects(db: apsw.Connection, after: int, recount: Recount | None) -> tuple[list[int], int | None]:
-    """Check some short sessions; return those that need a closer look, and where the next ones begin."""
+    """Check some short sessions; return those that need a closer check, and where to continue."""
     keys = session_keys(db, after)
     odd = [key for key in keys if not _answered(db, _is_short_and_sound(key, recount))]
     return odd, keys[-1] if len(keys) == SESSIONS_AT_ONCE else None
@@ -266,7 +266,7 @@ def _is_short_and_sound(session: int, recount: Recount | None) -> Check[bool]:
 def _only_if_there(
     case: Inspection, check: Callable[[Inspection], Check[T]], session: int, at: Address
 ) -> Check[T]:
-    """Run a rule unless the session was removed meanwhile."""
+    """Run a rule, or raise `NotFound` if the session was removed in the meantime."""
     here = yield from asked("address", key=session)
     if [Address(text(tenant), text(id)) for tenant, id in here] != [at]:
         raise NotFound(f"session {at.session} was removed")
@@ -297,7 +297,7 @@ async def findings(
 
 
 async def _unreadable(readers: Readers) -> AsyncIterator[Finding]:
-    """Count what cannot be read of each session."""
+    """Report how much of each session cannot be read."""
     after: int | None = 0
     while after is not None:
         try:

@@ -42,7 +42,7 @@ def address_of(db: apsw.Connection, session: int) -> Address | None:
 
 
 def inspect_description(case: Inspection, session: int) -> Check[None]:
-    """Check everything about a session but its log."""
+    """Check everything about a session except its log."""
     for *texts, counter, tags, meta, expires, rightly in (yield from asked("description", key=session)):
         for name, raw in zip(_TEXTS, texts, strict=True):
             _inspect_text(case, session, name, raw)
@@ -87,8 +87,8 @@ def _inspect_tags(case: Inspection, session: int, tags: bytes) -> Check[None]:
             case.mend("add_tag", key=session, name=name)
 
 
-# The search index contains the words of every message up to its newest, and nothing else: the sums over both
-# are compared.
+# The search index contains the words of every message up to the newest in it, and nothing else. To check
+# that, a sum over the words in the index is compared with a sum over the words of the messages.
 
 
 PAGE = 500
@@ -96,7 +96,7 @@ _START: int | None = 0
 
 
 def indexed_words(db: apsw.Connection) -> tuple[int, int]:
-    """Return a sum over the words in the index, and its newest message at this moment."""
+    """Return a sum over the words in the index, and the key of its newest message."""
     last = newest_indexed(db)
     db.execute(SQL["make_vocabulary"])
     return sum(_sum(entry, word) for word, entry in db.execute(SQL["vocabulary"])), last
@@ -112,7 +112,7 @@ def expected_words(db: apsw.Connection, after: int, last: int) -> tuple[int, int
 
 
 def is_index_complete(db: apsw.Connection) -> bool:
-    """Return True if both sides are the same at one moment, which takes long in a large store."""
+    """Return True if index and messages agree in one snapshot; this takes long in a large store."""
     (total, last), after = indexed_words(db), _START
     while after is not None:
         summed, after = expected_words(db, after, last)
@@ -121,7 +121,7 @@ def is_index_complete(db: apsw.Connection) -> bool:
 
 
 def empty_index(db: apsw.Connection) -> None:
-    """Delete all words."""
+    """Delete all words from the index."""
     db.execute(SQL["empty_words"])
 
 

@@ -1,14 +1,14 @@
-"""The WAL beside a file: what it lost by damage, its final size, and how it is emptied of deleted text.
+"""The WAL next to a file: detect commits lost to damage, grow it to its final size, scrub deleted text.
 
 After a crash SQLite applies the WAL up to the first frame whose checksum fails, and reports nothing. That is
-right for a write that a power cut tore, which was never acknowledged: it is the last commit and no other,
-since each is on the disk before the next begins. If two or more commits follow a frame that fails, the WAL
-was damaged and acknowledged commits are lost. That is recorded in the store, and `verify` reports it.
+right for a write torn by a power cut, which was never acknowledged: it can only be the last commit, since
+each is on disk before the next begins. If two or more commits follow a frame that fails, the WAL was damaged
+and acknowledged commits are lost. That is recorded in the store, and `verify` reports it.
 
     header: magic, version, page size, number, salts (2), checksum (2)
     frame:  page, size of the file after a commit or 0, salts (2), checksum (2); then the page itself
 
-Only the WAL is read without SQLite: closing the database file itself would release SQLite's locks.
+Only the WAL is read without SQLite: opening and closing the database file would release SQLite's locks.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ __all__ = [
 ]
 
 MIN_LOST = 2
-"""Commits after a broken frame that a power cut does not explain."""
+"""Number of commits after a broken frame that a power cut cannot explain."""
 
 FULL_SIZE = 1_000 * (24 + 4096)
-"""Bytes of a WAL when SQLite carries it over to the file and begins it again: a thousand pages."""
+"""Bytes of a WAL when SQLite checkpoints it and starts it over: a thousand pages."""
 
 LEAST_FREE = 64 * 1024 * 1024
-"""Bytes that must be free on the disk for a WAL to be grown: those who write need them more."""
+"""Bytes that must be free on the disk for a WAL to be grown; writers need the space more."""
 
 SCRUB_TRIES = 100
 SCRUB_PAUSE = 0.02  # seconds
 
 _HEADER, _FRAME = Layout(">8I"), Layout(">6I")
 _SUMMED = 8  # bytes of a frame's own header that its checksum covers
-_MAGIC = 0x377F0682  # or one more if the checksum is computed over big-endian words
+_MAGIC = 0x377F0682  # plus 1 if the checksum is computed over big-endian words
 _PAGES = {1 << bits for bits in range(9, 17)}
 _USUAL_PAGE = 4096
-_AT_A_TIME = 64  # frames of one read
+_AT_A_TIME = 64  # frames per read
 _WORD = 0xFFFFFFFF
 
 
@@ -76,12 +76,12 @@ class Wal(Struct, frozen=True):
 
     @property
     def salts(self) -> tuple[int, ...]:
-        """The salts of this WAL; older frames after its own have other salts."""
+        """The salts of this WAL; old frames left after its own have other salts."""
         return _HEADER.unpack(self.head)[4:6] if self.is_whole else self.frames[0][2:4]
 
     @property
     def commits(self) -> list[int]:
-        """The numbers of the frames that end a commit, from 1 on."""
+        """The numbers of the frames that end a commit, counted from 1."""
         salts = self.salts
         return [number for number, frame in enumerate(self.frames, 1) if frame[1] and frame[2:4] == salts]
 
@@ -97,21 +97,21 @@ class Wal(Struct, frozen=True):
 
 
 def has_log(path: str) -> bool:
-    """Return True if there is a WAL beside a file that is not empty."""
+    """Return True if there is a nonempty WAL next to a file."""
     with suppress(FileNotFoundError):
         return os.stat(f"{path}-wal").st_size > 0
     return False
 
 
 def report_lost_commits(db: apsw.Connection, path: str) -> None:
-    """Record what a damaged WAL lost: before anything is written, since that overwrites its frames."""
+    """Record what a damaged WAL lost; call it before any write, since that overwrites its frames."""
     log = read_log(path)
     if log and (lost := lost_commits(db, path, log)):
         note_lost_commits(db, log, lost)
 
 
 def read_log(path: str) -> Wal | None:
-    """Read the headers of the WAL beside a file, or return None if it is missing or empty."""
+    """Read the headers of the WAL next to a file; return None if it is missing or empty."""
     with suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as file:
         log = Wal(file.read(_HEADER.size), ())
         if len(log.head) < _HEADER.size:
@@ -125,7 +125,7 @@ def read_log(path: str) -> Wal | None:
 
 
 def lost_commits(db: apsw.Connection, path: str, log: Wal | None) -> int:
-    """Count the commits of a WAL that SQLite did not apply and that a power cut does not explain."""
+    """Count the commits in a WAL that SQLite did not apply and that a power cut does not explain."""
     if log is None or not log.frames:
         return 0
     ((_, taken, _),) = db.execute("PRAGMA wal_checkpoint(NOOP)")
@@ -135,21 +135,21 @@ def lost_commits(db: apsw.Connection, path: str, log: Wal | None) -> int:
 
 
 def note_lost_commits(db: apsw.Connection, log: Wal, lost: int) -> None:
-    """Record once that a WAL was damaged."""
+    """Record that a WAL was damaged, once per WAL."""
     fault = f"the WAL was damaged, and the last {lost} commits in it are lost"
     with suppress(apsw.ReadOnlyError):
         db.execute(SQL["note_lost_commits"], {"id": log.head.hex(), "fault": fault})
 
 
 def _is_broken(path: str, log: Wal, taken: int, last: int) -> bool:
-    """Return True if a frame fails its checksum, and not because the WAL is just being written."""
+    """Return True if a frame fails its checksum for a reason other than a concurrent write."""
     sums = log.frames[taken - 1][4:6] if taken else _HEADER.unpack(log.head)[6:]
     size = _FRAME.size + log.page
     with suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as file:
         for number in range(taken + 1, last + 1):
             frame = os.pread(file.fileno(), size, _HEADER.size + (number - 1) * size)
             if len(frame) < size or _FRAME.unpack(frame[: _FRAME.size]) != log.frames[number - 1]:
-                return False  # another process writes
+                return False  # another process is writing
             sums = log.summed(frame[:_SUMMED] + frame[_FRAME.size :], (sums[0], sums[1]))
             if log.frames[number - 1][2:6] != (*log.salts, *sums):
                 return True
@@ -157,11 +157,11 @@ def _is_broken(path: str, log: Wal, taken: int, last: int) -> bool:
 
 
 def grow_log(db: apsw.Connection, path: str) -> None:
-    """Fill the WAL with zeros up to the size that it gets anyway.
+    """Fill the WAL with zeros up to the size that it reaches anyway.
 
-    A commit that need not extend its file takes half the time, since the file system has less to write down.
-    Zeros are no frames: their salts and checksums are wrong, so SQLite ends there, as it does at old frames
-    after the new ones of a WAL that was begun again. Others cannot write meanwhile.
+    A commit that does not extend its file takes half the time, since the file system has less to record.
+    Zeros are not frames: their salts and checksums are wrong, so SQLite stops there, as it does at the old
+    frames after the new ones in a WAL that was started over. No one else can write in the meantime.
     """
     db.execute("BEGIN IMMEDIATE")
     try:
@@ -179,7 +179,7 @@ def grow_log(db: apsw.Connection, path: str) -> None:
 
 
 def scrub(db: apsw.Connection) -> bool:
-    """Rewrite index, file and WAL; return False if other processes kept the file busy all the time."""
+    """Rewrite index, file and WAL; return False if other processes kept the file busy throughout."""
     for _ in range(SCRUB_TRIES):
         try:
             db.execute(SQL["optimize_words"])
@@ -188,6 +188,6 @@ def scrub(db: apsw.Connection) -> bool:
             if not busy:
                 return True
         except (apsw.BusyError, apsw.LockedError):
-            pass  # another process writes, and SQLite does not call the busy handler here
+            pass  # another process is writing, and SQLite does not call the busy handler here
         time.sleep(SCRUB_PAUSE)
     return False

@@ -1,22 +1,22 @@
-"""The writer: one thread with one connection, and one transaction for all that waits.
+"""The writer: one thread with one connection, and one transaction for all waiting jobs.
 
     append ─┐
     append ─┼─► queue ─► BEGIN IMMEDIATE · job · job · job · COMMIT ─► all are answered
     append ─┘                            (one fsync)
 
-A job is a change of a session, or a function of the connection. Jobs that the tasks of an event loop submit
-in one iteration are handed over together at its end, since two threads that alternate job by job are slower
-than one. If all of a batch only append, they share their statements, too (`changes.commit_together`).
+A job is a change to a session, or a function that takes the connection. Jobs that the tasks of an event loop
+submit in one iteration are handed over together at its end, since two threads that alternate job by job are
+slower than one. If all jobs of a batch only append, they also share statements (`changes.commit_together`).
 
-A job that is refused affects no other. No job is answered before the commit has returned:
-acknowledged means durable. After an I/O error the connection is opened again, since its cache may be wrong.
+A refused job affects no other. No job is answered before the commit has returned: acknowledged means durable.
+After an I/O error the connection is reopened, since its cache may be wrong.
 
-Small appends are committed in the thread of their loop: waking another thread twice takes as long as the disk
-does, and two threads that both need Python's lock are slower than one. If the append before was alone, the
-next one does not even wait for others in this iteration. That is done only while the disk is quick, so one
-that stalls blocks the loop for a single commit, and never while another process has the lock. What follows a
-commit is the thread's: it carries the WAL over to the file, and continues the search index once no job came
-for a moment.
+Small appends are committed in the event loop's thread: waking another thread twice takes as long as the disk
+does, and two threads that both need the GIL are slower than one. If the previous append was alone, the next
+one does not even wait for others in its iteration. This happens only while the disk is fast, so a disk that
+stalls blocks the loop for a single commit, and never while another process holds the lock. The work after a
+commit is left to the writer's thread: it checkpoints the WAL, and continues the search index once no job has
+arrived for a moment.
 """
 
 from __future__ import annotations
@@ -46,29 +46,29 @@ T = TypeVar("T")
 Job = Callable[[apsw.Connection], Any]
 
 BATCH = 64
-"""Jobs in one transaction: enough to make the fsync cheap, few enough that a loop may make it itself."""
+"""Maximum jobs in a transaction: enough to make the fsync cheap, few enough to commit in a loop's thread."""
 
 GROWN_AFTER = 8
-"""Commits after which the WAL gets its final size: a process that writes so often writes more."""
+"""Commits after which the WAL gets its final size: a process that has written this often will write more."""
 
 WAL_PAGES = 1_000
-"""Pages in the WAL after which they are carried over to the file, as SQLite does by default."""
+"""Pages in the WAL after which it is checkpointed, the same number as SQLite's default."""
 
 IDLE = 0.05
-"""Seconds without a job after which the search index is continued; a busy client pauses for less."""
+"""Seconds without a job after which the search index is continued; a busy client pauses for less time."""
 
 QUICK, QUICK_JOB, QUICK_COMMITS = 0.002, 0.000_05, 8
-"""Seconds of a quick commit, those that each of its jobs adds, and how many quick ones in a row allow the
-next one to be made in the loop's thread."""
+"""Seconds that a quick commit may take, seconds that each of its jobs adds, and how many quick commits in a
+row allow the next one in the loop's thread."""
 
 SMALL, SMALL_BATCH = 20_000, 128_000
-"""Bytes of an append that may be, and of a batch: more would take too long on any disk."""
+"""Bytes of an append, and of a batch, that fit in the loop's thread: more would take too long on any disk."""
 
 
 class _Waiting:
     """A change or a job, its outcome, and the future of its caller if it is left to the thread.
 
-    What was gathered is handed over first in the next iteration of the loop, before its callers go on.
+    Gathered jobs are handed over at the start of the loop's next iteration, before their callers continue.
     """
 
     __slots__ = ("alone", "change", "error", "future", "is_done", "is_plain", "job", "loop", "result", "size")
@@ -98,44 +98,44 @@ class _Waiting:
 
     def settle(self) -> None:
         self.is_done = True
-        if self.future is not None and not self.future.done():  # or its caller was canceled
+        if self.future is not None and not self.future.done():  # else its caller was canceled
             self.future.set_result(None)
 
 
 class Writer:
-    """Runs jobs in order, many to a transaction."""
+    """Runs jobs in order, many in one transaction."""
 
     def __init__(self, path: str, db: apsw.Connection | None = None, *, in_loop: bool = True) -> None:
         self._path, self._in_loop = path, in_loop
         self._queue: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
-        self._taken = deque[_Waiting]()  # from the queue, and not yet part of a batch
+        self._taken = deque[_Waiting]()  # taken from the queue, but not yet part of a batch
         self._heads = changes.Heads()
         self._gathered = dict[asyncio.AbstractEventLoop, list[_Waiting]]()
         self._closing, self._gate = False, threading.Lock()
-        self._using = threading.Lock()  # held by whoever uses the connection
-        self._queued = 0  # jobs that were handed over and are not done
-        self._quick, self._latest = 0, 0.0  # quick commits in a row; when one was made in a loop's thread
+        self._using = threading.Lock()  # held while the connection is in use
+        self._queued = 0  # jobs that were queued and are not done
+        self._quick, self._latest = 0, 0.0  # quick commits in a row; time of the last one in a loop's thread
         self._is_alone = False  # the last append was the only one in an iteration of its loop
-        self._is_behind = True  # the search index, perhaps
+        self._is_behind = True  # the search index may be
         self._batches, self._pages, self._is_grown = 0, 0, False
-        self._has_examined = False  # the WAL, for what it lost
+        self._has_examined = False  # the WAL, for lost commits
         self._may_wait = True
-        self._db = self._adopted(db) if db is not None else None  # the first job opens it otherwise
+        self._db = self._adopted(db) if db is not None else None  # otherwise the first job opens it
         self._thread = threading.Thread(target=self._run, name="turnstate-writer", daemon=True)
         self._is_started = False
 
     def commit(self, change: Change) -> Awaitable[Receipt]:
-        """Apply a change; the result can be awaited once it is durable."""
+        """Apply a change; awaiting the result waits until it is durable."""
         waiting = _Waiting(None, change=change)
         if self._is_alone and waiting.loop not in self._gathered:
-            self._is_alone = False  # for those who come before this caller goes on
+            self._is_alone = False  # for appends that arrive before this caller continues
             if self._committed_here([waiting]):
                 waiting.settle()
                 return self._answered(waiting)
         return self._submitted(waiting)
 
     def run(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]:
-        """Run a job; the result can be awaited once it is durable."""
+        """Run a job; awaiting the result waits until it is durable."""
         return self._submitted(_Waiting(job))
 
     def run_alone(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]:
@@ -143,7 +143,7 @@ class Writer:
         return self._submitted(_Waiting(job, alone=True))
 
     def start(self) -> None:
-        """Start the thread, which the first job does otherwise; without a job it continues the index."""
+        """Start the thread, as the first job would; without a job it continues the search index."""
         with self._gate:
             if not self._closing:
                 self._ensure_started()
@@ -157,7 +157,7 @@ class Writer:
         if self._is_started:
             self._thread.join()
         elif is_last:
-            self._run()  # there was no job; what the thread does at its end is left
+            self._run()  # there was no job, so only the thread's last steps are left
 
     def _ensure_started(self) -> None:
         if not self._is_started:
@@ -165,7 +165,7 @@ class Writer:
             self._thread.start()
 
     async def _answered(self, waiting: _Waiting) -> Any:
-        """Return the outcome of an append that is done, after the other tasks of the loop had their turn."""
+        """Return the outcome of a finished append after the other tasks of the loop have had a turn."""
         try:
             return await waiting
         finally:
@@ -180,13 +180,13 @@ class Writer:
         return waiting
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Do or queue the jobs that the tasks of a loop submitted in its last iteration."""
+        """Commit or queue the jobs that the tasks of a loop submitted in its last iteration."""
         gathered = self._gathered.pop(loop)
         batch, rest = gathered[:BATCH], gathered[BATCH:]
         if self._committed_here(batch):
             self._is_alone = len(gathered) == 1
             _settle(batch)
-            if rest:  # other tasks have their turn first
+            if rest:  # other tasks get a turn first
                 self._gathered[loop] = rest
                 loop.call_soon(self._hand_over, loop)
             return
@@ -202,7 +202,7 @@ class Writer:
             waiting.settle()
 
     def _committed_here(self, batch: list[_Waiting]) -> bool:
-        """Commit small appends in the thread of their loop; return False if that could take long."""
+        """Commit small appends in the loop's thread; return False and do nothing if that might be slow."""
         if self._quick < QUICK_COMMITS or not self._in_loop or not _are_small(batch):
             return False
         if not self._using.acquire(blocking=False):
@@ -214,7 +214,7 @@ class Writer:
             self._guarded(self._transact, batch)
             self._note_speed(time.perf_counter() - start, len(batch))
             self._batches, self._latest = self._batches + 1, time.monotonic()
-        except BaseException:  # a signal, which may interrupt the thread of a loop anywhere
+        except BaseException:  # a signal, which may interrupt a loop's thread anywhere
             self._disconnect()
             raise
         finally:
@@ -225,7 +225,7 @@ class Writer:
         return True
 
     def _begun_at_once(self, db: apsw.Connection) -> bool:
-        """Begin a transaction without waiting; the thread does so if there is anything to wait for."""
+        """Begin a transaction without waiting; return False if the thread must wait for a lock instead."""
         self._may_wait = False
         try:
             db.execute("BEGIN IMMEDIATE")
@@ -255,9 +255,9 @@ class Writer:
             self._disconnect()
 
     def _examine(self, db: apsw.Connection) -> None:
-        """Report what a damaged WAL lost: before the first write overwrites it, or a close removes it.
+        """Record what a damaged WAL lost before the first write overwrites it or a close removes it.
 
-        That is not part of opening, since it takes as long as the WAL is.
+        This is not part of opening the store, since the time it takes grows with the WAL.
         """
         if not self._has_examined:
             report_lost_commits(db, self._path)
@@ -277,8 +277,8 @@ class Writer:
         return self._pages >= WAL_PAGES or (not self._is_grown and self._batches >= GROWN_AFTER)
 
     def _keep_up(self) -> None:
-        """Carry a long WAL over to the file; give it its final size if there is more to come."""
-        with suppress(apsw.Error, OSError):  # the next commit meets the same, and reports it
+        """Checkpoint a long WAL, or grow it to its final size if more writes are expected."""
+        with suppress(apsw.Error, OSError):  # the next commit fails in the same way, and reports it
             if self._pages >= WAL_PAGES:
                 self._pages = 0
                 self._connected().execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -287,7 +287,7 @@ class Writer:
                 grow_log(self._connected(), self._path)
 
     def _next_batch(self) -> tuple[list[_Waiting], bool]:
-        """Wait for a job, and take all that are queued after it; the end marker ends the thread."""
+        """Wait for a job and take all that are queued after it; the end marker ends the thread."""
         taken, more = self._taken, True
         while more and len(taken) < BATCH:
             try:
@@ -295,10 +295,10 @@ class Writer:
             except queue.Empty:
                 break
             if some is None:
-                self._queue.put(None)  # for the next time, when nothing is left
+                self._queue.put(None)  # for the next call, when nothing is left
                 more = bool(taken)
                 break
-            if not some:  # there is upkeep
+            if not some:  # the thread was woken for upkeep
                 break
             taken += some
         batch = list[_Waiting]()
@@ -323,7 +323,7 @@ class Writer:
         return jobs
 
     def _index(self) -> None:
-        """Index some messages; what prevents it is reported to those who search or write."""
+        """Index some messages; if that fails, the next search or write reports the error."""
         with self._using:
             try:
                 self._examine(db := self._connected())
@@ -358,7 +358,7 @@ class Writer:
                 waiting.error = waiting.error or translated
 
     def _transact(self, db: apsw.Connection, batch: list[_Waiting]) -> None:
-        """Run a batch in one transaction, or in the one that was begun for it."""
+        """Run a batch in one transaction, which may already have begun."""
         if not db.in_transaction:
             db.execute("BEGIN IMMEDIATE")
         if not self._append_together(db, batch):
@@ -387,7 +387,7 @@ class Writer:
     def _one_by_one(
         self, work: Callable[[apsw.Connection, list[_Waiting]], None], batch: list[_Waiting]
     ) -> None:
-        """Do the work of a batch again, each job alone, since a damaged page concerns one session."""
+        """Do the work of a batch again, each job alone, since a damaged page affects a single session."""
         for waiting in batch:
             waiting.result = waiting.error = None
             self._guarded(work, [waiting])
@@ -398,7 +398,7 @@ class Writer:
         return self._db
 
     def _adopted(self, db: apsw.Connection) -> apsw.Connection:
-        """Prepare a connection: it waits for locks if it may, and the WAL is not carried over in a commit."""
+        """Prepare a connection: it waits for locks if it may, and a commit does not checkpoint the WAL."""
         patient = patience()
         db.set_busy_handler(lambda calls: self._may_wait and patient(calls))
         db.set_wal_hook(self._note_pages)
@@ -416,7 +416,7 @@ class Writer:
 
 
 def _are_small(batch: list[_Waiting]) -> bool:
-    """Return True if all jobs are plain appends, and take little time together."""
+    """Return True if all jobs are plain appends that together take little time."""
     sizes = [waiting.size for waiting in batch if waiting.is_plain]
     return len(sizes) == len(batch) and max(sizes) <= SMALL and sum(sizes) <= SMALL_BATCH
 
@@ -440,7 +440,7 @@ def _answer(batch: list[_Waiting]) -> None:
     for loop, those in loops.items():
         try:
             loop.call_soon_threadsafe(_settle, those)
-        except RuntimeError:  # the loop was closed: no one waits any more
+        except RuntimeError:  # the loop was closed, so no one waits for the result
             continue
 
 
