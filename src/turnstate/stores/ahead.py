@@ -1,4 +1,4 @@
-"""Read-ahead: fetch the rows that are usually needed with the session, all in one round trip.
+"""Read-ahead: fetch the rows that are usually needed with the session, in one round trip for all.
 
     first rows   1 2 3 4              system messages that a conversation begins with
     marks                  15     30  the newest entry of each kind that decides what is shown

@@ -107,7 +107,7 @@ def at_once(
 ) -> T:
     """Run a job on a session and its log, and return its result.
 
-    With ``most``, a limit of `LogSnapshot`, a job that would wait for a thread raises `TooLarge` as well.
+    ``most`` limits `LogSnapshot`; with it, a job that would wait for a thread raises `TooLarge`, too.
     """
     key, row = session_row(db, at)
     step = job(row, LogSnapshot(db, SessionPlace(key, row.branch, row.seq), most)).__await__()

@@ -245,7 +245,7 @@ def _waited(start: tuple[float, int]) -> tuple[float, int]:
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if future.done():  # cancelled
+    if future.done():  # canceled
         return
     if error is not None:
         future.set_exception(error)

@@ -36,7 +36,7 @@ from .soundness import entries_are_there, list_is_indexed, words_are_indexed
 __all__ = ["MOST_BEHIND", "behind", "index_some", "newest_indexed", "rebuild_some", "search"]
 
 STEP = 256
-"""Maximum number of entries indexed in one transaction, during which other processes cannot write."""
+"""Entries to index in one transaction, during which other processes cannot write."""
 
 STEP_BYTES = 1_000_000
 """Bytes of entries after which such a transaction is full; they are read together."""

@@ -1,7 +1,7 @@
 """Checks that indexes lead to every row, once per connection, before "not found" is believed.
 
 An empty page of an index is valid to SQLite, which then finds fewer rows without an error. Every read of a
-session is compared with what its row promises (see `salvage`). But nothing promises which sessions exist,
+session is compared with what its row promises (see `log`). But nothing promises which sessions exist,
 which parcels wait and which entries contain a word, so these indexes are compared with their tables when they
 are first used. In a large table, rows are only counted, since looking up each of them would take too long.
 """

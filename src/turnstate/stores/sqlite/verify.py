@@ -203,7 +203,7 @@ class FileCheck:
         return iter(found)
 
     async def _index_agrees(self) -> bool:
-        """Compare index and messages page by page; if they differ, as after a removal, in one snapshot."""
+        """Compare index and entries by page and, if they differ (as after a removal), in one snapshot."""
         try:
             kept, last = await self._readers.run(verify_index.indexed_words)
             after: int | None = 0

@@ -116,7 +116,7 @@ class Writer:
         self._queued = 0  # jobs that were queued and are not done
         self._quick, self._latest = 0, 0.0  # quick commits in a row; time of the last one in a loop's thread
         self._is_alone = False  # the last append was the only one in an iteration of its loop
-        self._is_behind = True  # the search index may be
+        self._is_behind = True  # the search index may lag
         self._batches, self._pages, self._is_grown = 0, 0, False
         self._has_examined = False  # the WAL, for lost commits
         self._may_wait = True
@@ -225,7 +225,7 @@ class Writer:
         return True
 
     def _begun_at_once(self, db: apsw.Connection) -> bool:
-        """Begin a transaction without waiting; return False if the thread must wait for a lock instead."""
+        """Begin a transaction without waiting; return False if that fails, so that the thread does it."""
         self._may_wait = False
         try:
             db.execute("BEGIN IMMEDIATE")
