@@ -1,9 +1,10 @@
-"""Appends in PostgreSQL: a change is a call of one function, and plain ones of one moment share a call.
+"""Appends in PostgreSQL: a change is one function call, and plain changes made at the same time share a call.
 
-The call for many takes arrays, writes what passes every check, and waits for no lock. What it does not answer
-is sent again alone, which waits for the session if it is locked, and says why it is refused; so nobody waits
-for the sessions of others. A call that fails has written nothing, and its changes are sent again one by one,
-so that each gets its own error; only if it is unknown whether it was committed, all of them are told so.
+A shared call takes arrays, writes the changes that pass every check, and waits for no lock. A change that it
+leaves unanswered is sent again alone: that call waits if the session is locked, and gives the reason if it
+refuses the change. So no one waits for the sessions of others. If one change makes a shared call fail,
+nothing is written, and the changes are sent again one by one, so that each gets its own error. If it is
+unknown whether a shared call was committed, all of its changes get that error.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class BatchedAppends:
         self.batches = Batches[Change](self._alone, self._together)
 
     async def receipt(self, change: Change) -> Receipt:
-        """Send a change, and return its receipt or raise why it is refused."""
+        """Send a change, and return its receipt or raise the reason for its refusal."""
         if is_plain(change):
             receipt: Receipt = await self.batches.answer(change.at, change)
             return receipt
@@ -58,7 +59,7 @@ class BatchedAppends:
         receipts: list[Receipt | None] = [None] * len(changes)
         try:
             answers = await self._connections.write("append_all", **_arguments(changes))
-        except (AlreadyExists, InputError, StoreDamaged):  # of one of them
+        except (AlreadyExists, InputError, StoreDamaged):  # caused by one of the changes
             return receipts
         for number, epoch, version, branch, last in answers:
             first = last - len(changes[number - 1].records) + 1
@@ -69,7 +70,7 @@ class BatchedAppends:
 
 
 def _arguments(changes: Sequence[Change]) -> dict[str, Any]:
-    """Return the arguments of a call for many: a list for each column, and the records of all in a row."""
+    """Return the arguments of a shared call: one list per column, with all records concatenated."""
     rounds, latest = list[int](), dict[Address, int]()
     for change in changes:
         latest[change.at] = latest.get(change.at, 0) + 1

@@ -1,12 +1,12 @@
-"""Connections: a small pool, what is done when one of them breaks, and the migration of the schema.
+"""Connections: a small pool, the handling of broken connections, and the migration of the schema.
 
-    read    the connection broke  ─►  once more, on another one
+    read    the connection broke  ─►  one retry, on another connection
     write   the connection broke  ─►  StoreUnavailable: it is unknown whether it was committed
-    both    rolled back by the server (deadlock, serialization)  ─►  again, until it succeeds or times out
+    both    rolled back by the server (deadlock, serialization)  ─►  retried until it succeeds or times out
 
-A statement is a transaction of its own, so nothing is left of what was rolled back. The server is checked on
-every new connection: after a failover it may be a replica, or configured differently. Returning a connection
-to the pool costs no round trip: nothing here changes the state of a connection, so it needs no reset.
+Each statement is its own transaction, so a rollback leaves nothing behind. The server is checked on every new
+connection: after a failover it may be a replica, or configured differently. Returning a connection to the
+pool costs no round trip: nothing here changes the state of a connection, so it needs no reset.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from .server import PostgresSettings, PostgresTarget
 __all__ = ["LONG", "Connections", "Work", "migrate"]
 
 CONNECT_PATIENCE = 3.0
-"""Seconds to wait for a new connection, so that an error comes within five."""
+"""Seconds to wait for a new connection; short enough to raise an error within five."""
 
 PATIENCE = 30.0
-"""Seconds to wait for an answer, or for a connection that others use, before giving up."""
+"""Seconds to wait for an answer, or for a connection that is in use, before giving up."""
 
 CANCEL_PATIENCE = 1.0
-"""Seconds to wait until a canceled statement is canceled on the server, which may not respond."""
+"""Seconds to wait for the server to cancel a statement; it may not respond."""
 
 LONG = 3_600.0
 """Seconds for statements that read or delete a lot."""
 
 KEPT = 2
-"""Connections that are kept at hand: taking one from the driver's pool and returning it costs several turns
-of the event loop, which is a good part of an append."""
+"""Connections that are kept out of the driver's pool: acquiring and releasing one there takes several
+iterations of the event loop, a good part of the time of an append."""
 
 MAX_CONNECTIONS = 10
-"""More do not help: appends share an fsync, and a server has to share its connections."""
+"""More do not help: appends share an fsync, and the server's connections are shared with other clients."""
 
 
 class Work:
@@ -56,7 +56,7 @@ class Work:
         self.connection, self._queries, self._patience = connection, known, patience
 
     async def rows(self, name: str, /, **given: Any) -> Sequence[Any]:
-        """Run a query by its name, and return its rows."""
+        """Run a query by name and return its rows."""
         query = self._queries[name]
         arguments = query.arguments(given)
         found: Sequence[Any] = await self.connection.fetch(query.sql, *arguments, timeout=self._patience)
@@ -64,17 +64,17 @@ class Work:
 
 
 class Connections:
-    """Runs statements by their names, each on a connection that is free."""
+    """Runs statements by name, each on a free connection."""
 
     def __init__(self, target: PostgresTarget) -> None:
         self.target = target
-        self.server: PostgresSettings  # as the newest connection found it
-        self.durability: Durability = "fsync"  # the least that any connection found
+        self.server: PostgresSettings  # as seen by the newest connection
+        self.durability: Durability = "fsync"  # the weakest that any connection has seen
         self._queries = queries(target.schema)
         self._closed = False
         self._pool: Any = None
         self._kept = list[Any]()
-        self._wanting = 0  # tasks that wait for the pool
+        self._wanting = 0  # tasks waiting for the pool
 
     @classmethod
     async def open(cls, target: PostgresTarget) -> Connections:
@@ -105,16 +105,16 @@ class Connections:
         return await self._run(name, given, writes=False)
 
     async def write(self, name: str, /, **given: Any) -> Sequence[Any]:
-        """Run a statement that is a transaction of its own."""
+        """Run a statement as its own transaction."""
         return await self._run(name, given, writes=True)
 
     async def write_long(self, name: str, /, **given: Any) -> Sequence[Any]:
-        """Run a statement that is a transaction of its own and may take long."""
+        """Run a statement that may take long as its own transaction."""
         return await self._run(name, given, writes=True, patience=LONG)
 
     @asynccontextmanager
     async def transaction(self, *, frozen: bool = False, patience: float = PATIENCE) -> AsyncIterator[Work]:
-        """Run several statements in one transaction; a frozen one is a read-only snapshot."""
+        """Run several statements in one transaction; ``frozen`` makes it a read-only snapshot."""
         async with self.connection(writes=not frozen) as connection:
             level = "repeatable_read" if frozen else "read_committed"
             async with connection.transaction(isolation=level, readonly=frozen):
@@ -122,7 +122,7 @@ class Connections:
 
     @asynccontextmanager
     async def connection(self, *, writes: bool = True) -> AsyncIterator[Any]:
-        """Borrow a connection, and raise the driver's errors as errors of the store."""
+        """Borrow a connection; raise the driver's errors as store errors."""
         connection = await self._acquired()
         try:
             yield connection
@@ -132,7 +132,7 @@ class Connections:
             await self._released(connection)
 
     async def close(self) -> None:
-        """Finish what was begun, and close the connections."""
+        """Wait for statements in progress, and close the connections."""
         if self._closed:
             return
         self._closed = True
@@ -145,7 +145,7 @@ class Connections:
             self._pool.terminate()
 
     def facts(self) -> dict[str, str]:
-        """Return how many connections there are."""
+        """Return the number of connections."""
         return {"pool": f"{self._pool.get_size()} of at most {self._pool.get_max_size()} connections"}
 
     async def _run(
@@ -192,7 +192,7 @@ class Connections:
             self._wanting -= 1
 
     def _keep(self, connection: Any) -> bool:
-        """Keep a connection at hand, unless there are enough or others wait for one; return True if kept."""
+        """Keep a connection out of the pool and return True, unless enough are kept or tasks wait for one."""
         if self._closed or self._wanting or len(self._kept) >= KEPT:
             return False
         self._kept.append(connection)
@@ -210,7 +210,7 @@ class Connections:
 
     async def _released(self, connection: Any) -> None:
         with suppress(*FAULTS):  # it is broken and will be replaced; its answer is still valid
-            async with asyncio.timeout(CANCEL_PATIENCE):  # the driver goes on in the background
+            async with asyncio.timeout(CANCEL_PATIENCE):  # the driver continues in the background
                 await self._pool.release(connection)
 
     async def _look(self, connection: Any) -> None:
@@ -237,19 +237,19 @@ class Connections:
 def _is_open(connection: Any) -> bool:
     try:
         return not connection.is_closed()
-    except asyncpg.InterfaceError:  # the pool has noticed already that it broke
+    except asyncpg.InterfaceError:  # the pool has already noticed that it is broken
         return False
 
 
 async def _nothing(_connection: Any) -> None:
-    """Do nothing with a connection that is returned."""
+    """Skip the reset of a connection that is returned to the pool."""
 
 
-# The schema is brought up to date when a store is opened.
+# Migration: opening a store brings its schema up to date.
 
 
 async def migrate(connections: Connections) -> None:
-    """Create the schema, or bring it up to date, or refuse it untouched."""
+    """Create the schema or bring it up to date; leave a schema that is refused untouched."""
     target = connections.target
     steps = migrations(target.schema)
     async with connections.transaction(frozen=True) as work:

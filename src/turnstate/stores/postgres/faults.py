@@ -1,7 +1,7 @@
-"""Translation of errors of PostgreSQL and of the connection to it.
+"""Translates the errors of PostgreSQL and of the connection to it.
 
 If the answer to a write did not arrive, it is unknown whether it was committed. The error says so, and that
-the same request can be sent again under its key. No message contains a password, a body or a value.
+the same request can be sent again with its key. No message contains a password, a body or a value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BROKEN = (
 """The answer did not arrive; the statement may have been committed."""
 
 FAULTS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, UnicodeError)
-"""All that the driver raises."""
+"""Everything that the driver raises."""
 
 _UNUSABLE = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
 

@@ -1,11 +1,11 @@
-"""The feed in PostgreSQL: entries in the order of their keys, up to a key below which none can appear.
+"""The feed in PostgreSQL: entries in key order, up to a key below which no new entry can appear.
 
-A key is taken before its transaction commits, so a lower key may become visible after a higher one. But
-whoever takes a key has locked the table before, and keeps the lock until the commit is visible. So once all
-transactions that had the lock when a key was seen are gone, everything below that key is visible or was
-rolled back. A transaction that never ends delays the feed; it loses nothing.
+A key is taken before its transaction commits, so a lower key may become visible after a higher one. But a
+transaction locks the table before it takes a key, and holds the lock until its commit is visible. So once all
+transactions that held the lock when a key was seen have ended, everything below that key is visible or was
+rolled back. A transaction that never ends delays the feed, but loses nothing.
 
-Keys survive a dump and a restore, which the ids of transactions do not.
+Keys survive a dump and a restore; transaction ids do not.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .rows import entry_row
 __all__ = ["feed", "feed_end", "last_key", "since", "writers"]
 
 PATIENCE = 1.0
-"""Seconds for which a page waits for transactions; after that it is empty, and the caller asks again."""
+"""Seconds that a page waits for open transactions; after that it is empty, and the caller asks again."""
 
 _PAUSE = 0.002
 
 
 async def since(connections: Connections, at: Address, id: str | None, limit: int) -> list[Row]:
-    """Return the entries of a session, on all branches, that were written after one of them."""
+    """Return the entries of a session, on all branches, that were written after a given one."""
     found = await connections.read("key_of_entry", **at._asdict(), id=id or "")
     if not found:
         raise missing(at)
@@ -58,13 +58,13 @@ async def feed_end(connections: Connections) -> str:
 
 
 async def last_key(connections: Connections) -> int:
-    """Return the highest key that is visible."""
+    """Return the highest visible key."""
     ((last,),) = await connections.read("last_entry")
     return last or 0
 
 
 async def _settled(connections: Connections, after: int) -> int:
-    """Return the highest key below which all entries are visible; if others are writing, wait for them."""
+    """Return the highest key below which all entries are visible; wait for transactions in progress."""
     last = await last_key(connections)
     if last <= after:
         return after
@@ -79,5 +79,5 @@ async def _settled(connections: Connections, after: int) -> int:
 
 
 async def writers(connections: Connections) -> set[str]:
-    """Return the transactions that may have taken a key and not committed yet."""
+    """Return the transactions that may have taken a key but have not committed yet."""
     return {writer for (writer,) in await connections.read("writers")}

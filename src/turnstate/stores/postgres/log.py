@@ -23,7 +23,7 @@ def missing(at: Address) -> NotFound:
 
 
 def repeated_id(records: Sequence[Record]) -> str | None:
-    """Return the first id that two records have."""
+    """Return the first id that occurs twice."""
     seen = set[str]()
     for record in records:
         if record.id in seen:
@@ -104,7 +104,7 @@ def _failed_check(change: Change, answer: Any) -> Exception:
 
 
 def _found_session(at: Address, answer: Any) -> SessionRow:
-    """Return the session as the server found it, with the fields that checks use."""
+    """Return the session as the server found it, with only the fields that the checks use."""
     return SessionRow(
         tenant=at.tenant,
         id=at.session,

@@ -1,10 +1,10 @@
-"""The SQL of the store for a schema.
+"""The SQL statements of the store, for a given schema.
 
-Parameters are written by name, as in ``:tenant``, and numbered here, since the server wants ``$1``. The
-schema is written as ``turnstate.`` and replaced if a store has another one.
+Parameters are written by name, as in ``:tenant``, and numbered here, since the server expects ``$1``. The
+schema is written as ``turnstate.`` and replaced if the store uses another one.
 
 Nothing depends on the search path of a connection: built-in functions, types and operators are qualified
-with ``pg_catalog``, and functions set their own path. A test reads the files and enforces it.
+with ``pg_catalog``, and functions set their own path. A test reads the files and enforces this.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Query(NamedTuple):
 
 @cache
 def queries(schema: str) -> dict[str, Query]:
-    """Return all queries by their names."""
+    """Return all queries by name."""
     return {name: _numbered(_in_schema(sql, schema)) for name, sql in _STATEMENTS.items()}
 
 
 @cache
 def migrations(schema: str) -> tuple[str, ...]:
-    """Return the steps of the schema in order, without comments; a step's number is its place, from 1 on.
+    """Return the migration steps in order, without comments; steps are numbered from 1.
 
     A step that changes no table is empty.
     """

@@ -1,4 +1,4 @@
-"""Conversion between rows of tables and values."""
+"""Converts between table rows and values."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ __all__ = [
 
 
 LONGEST = 500
-"""Characters of a word: at most 2,000 bytes, where PostgreSQL takes 2,046."""
+"""The most characters of a word: at most 2,000 bytes, where PostgreSQL accepts 2,046."""
 
 MOST_BYTES = 1_000_000
-"""Of all words of an entry, quoted: PostgreSQL accepts 1,048,575. Words beyond that are not indexed."""
+"""The most bytes of an entry's quoted words; PostgreSQL accepts 1,048,575. Words beyond are not indexed."""
 
 DAMAGED = "_d"
-"""The word of a message that was damaged when it was indexed: every search of its tenant or user finds it."""
+"""The word of a message that is damaged when it is indexed: every search of its tenant or user finds it."""
 
-_ENTRY = 9  # columns of an entry, with that of its session
+_ENTRY = 9  # columns of an entry, including its session
 
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]").search
 
@@ -108,7 +108,7 @@ def session_row(columns: Any) -> SessionRow:
 
 
 def session_and_entries(found: Sequence[Any]) -> tuple[SessionRow, list[Row]]:
-    """Convert rows that have the columns of a session, and then those of an entry or NULLs."""
+    """Convert rows with the columns of a session, followed by the columns of an entry or by NULLs."""
     session = session_row(dict(list(found[0].items())[:-_ENTRY]))
     each = (tuple(columns)[-_ENTRY:] for columns in found)
     return session, [entry_row(columns) for columns in each if columns[2] is not None]
@@ -156,17 +156,18 @@ def entry_row(columns: Sequence[Any]) -> Row:
 
 
 def content_sum(tokens: int, kind: str, id: str, body: bytes) -> int:
-    """Return the checksum of what an entry contains.
+    """Return the checksum of an entry's content.
 
-    The running total is left out, since it can be computed again.
+    It does not cover the running total, which can be recomputed.
     """
     return zlib.crc32(body, zlib.crc32(f"{tokens}\0{kind}\0{id}".encode(errors="surrogatepass")))
 
 
 def checksum(session: int, branch: int, seq: int, content: int) -> int:
-    """Mix the position of an entry into its checksum; only the server knows it when it writes.
+    """Mix the position of an entry into its checksum.
 
-    The server does the same arithmetic. Positions that differ in one bit have different checksums.
+    Only the server knows the position at the time of the write, so it does the same arithmetic. Positions
+    that differ in one bit have different checksums.
     """
     return content ^ ((session * 1_000_003 + branch * 10_007 + seq) & 0xFFFFFFFF)
 

@@ -1,14 +1,14 @@
-"""Search in PostgreSQL: a table of words that follows the log, and what it does not have yet.
+"""Search in PostgreSQL: a table of words that follows the log, and a scan of messages it does not have yet.
 
     entry      1 2 3 4 5 6 7 8 9      an append writes here, and is acknowledged
-    word       1 2 3   5 6            a row for every message that is indexed
-    indexed    3                      nothing is missing up to here, and nothing can appear
+    word       1 2 3   5 6            one row for every indexed message
+    indexed    3                      nothing is missing up to here, and nothing new can appear
 
 A message is missing if it has no row in `word`. A key is taken before its transaction commits, so 4 may
-appear after 5 was indexed: only those after `indexed` are looked at, which moves on once all transactions
-have ended that may have taken a key below (`feed` says how that is known). Words are written in a transaction
-that keeps the session from being deleted and looks again whether the entry is there: no word stays of what
-was erased.
+appear after 5 was indexed. Only messages after `indexed` are checked; it advances once all transactions that
+may have taken a lower key have ended (`feed` explains how that is known). Words are written in a transaction
+that keeps the session from being deleted and checks again that the entry exists, so no words of an erased
+entry remain.
 
 An `Indexer` catches up when nothing is written for a moment, and before every search. If too much is missing,
 or the words cannot be written, the search reads the missing messages itself, so the hits are the same. A
@@ -36,49 +36,49 @@ STEP = 256
 """Messages that are indexed in one transaction."""
 
 STEP_BYTES = 1_000_000
-"""Bytes of messages that are read at once."""
+"""Bytes of messages that are read at a time."""
 
 MOST_BEHIND = 10_000
-"""Messages that a search waits for; if more are missing in the index, it reads them instead."""
+"""The most missing messages that a search indexes first; if there are more, it reads them instead."""
 
 IDLE = 0.05
-"""Seconds without a write after which the index is continued."""
+"""Seconds without a write after which indexing continues."""
 
 BUSY = 1.0
-"""Seconds after which a step is made although writes go on."""
+"""Seconds after which a step is made even if writes continue."""
 
 INLINE = 16
-"""Messages that are cut into words on the event loop; more are cut in a thread."""
+"""Messages that are split into words on the event loop; more are split in a thread."""
 
 CLOSING = 1.0
-"""Seconds for which closing waits for a step."""
+"""Seconds that closing waits for a step."""
 
 END = 2**63 - 1
-"""After every mark of a search."""
+"""Greater than every mark of a search."""
 
 
 class Indexer:
-    """Writes the words of messages into the index, behind the appends of a store."""
+    """Writes the words of messages into the index, in the background after appends."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._turn = asyncio.Lock()  # what one search indexes need not be indexed by another
+        self._turn = asyncio.Lock()  # so that concurrent searches do not index the same messages
         self._wanted = asyncio.Event()
         self._written = 0.0
-        self._unsettled = 0  # messages that were indexed since `indexed` was moved
-        self._waiting: tuple[int, set[str]] | None = None  # a key, and transactions that may be below it
+        self._unsettled = 0  # messages indexed since `indexed` last moved
+        self._waiting: tuple[int, set[str]] | None = None  # a key, and transactions that may have a lower one
         self._task: asyncio.Task[None] | None = None
         self._closing = False
 
     def written(self) -> None:
-        """Continue the index as soon as nothing else is written."""
+        """Record a write, and continue indexing as soon as writes pause."""
         self._written = time.monotonic()
         self._wanted.set()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._follow())
 
     async def close(self) -> None:
-        """Finish a step that was begun."""
+        """Wait for the current step for a moment, and stop."""
         self._closing = True
         self._wanted.set()
         if self._task is not None:
@@ -88,7 +88,7 @@ class Indexer:
                 await asyncio.wait({self._task})
 
     async def catch_up(self) -> bool:
-        """Index what is missing; return False if that is too much, or if it cannot be written."""
+        """Index missing messages; return False if there are too many, or if words cannot be written."""
         async with self._turn:
             messages = await self._missing(0)
             until = END
@@ -103,31 +103,31 @@ class Indexer:
                     messages = await self._missing(after) if after < until else []
                 if self._unsettled >= STEP:
                     await self._settle()
-            except StoreUnavailable:  # a full disk, a user who may not write
+            except StoreUnavailable:  # a full disk, or a user without write permission
                 return False
         return True
 
     async def _follow(self) -> None:
-        """Continue the index whenever it is wanted, until the store is closed."""
+        """Continue indexing after every write until the store is closed."""
         while not self._closing:
             await self._wanted.wait()
             await self._quiet()
             self._wanted.clear()
             after: int | None = 0
-            with suppress(TurnstateError):  # the next search or append meets the same, and reports it
+            with suppress(TurnstateError):  # the next search or append gets the same error, and reports it
                 while after is not None:
                     after = await self._step(after)
                     await self._quiet()
 
     async def _quiet(self) -> None:
-        """Wait until nothing was written for a moment, or for as long as a busy store is left alone."""
+        """Wait until nothing has been written for `IDLE` seconds, but at most `BUSY` seconds."""
         begun = now = time.monotonic()
         while not self._closing and now - self._written < IDLE and now - begun < BUSY:
             await asyncio.sleep(IDLE)
             now = time.monotonic()
 
     async def _step(self, after: int) -> int | None:
-        """Index some messages after a key; return the last of them, or None if there are none."""
+        """Index some messages after a key; return the last key, or None if there are no messages."""
         async with self._turn:
             if self._closing:
                 return None
@@ -148,9 +148,9 @@ class Indexer:
         self._unsettled += len(messages)
 
     async def _settle(self) -> None:
-        """Move `indexed` on if all transactions have ended that may have taken a key below."""
+        """Advance `indexed` if all transactions that may have taken a lower key have ended."""
         if self._waiting is None:
-            last = await last_key(self._connections)  # before the transactions are listed
+            last = await last_key(self._connections)  # read before the transactions are listed
             self._waiting = last, await writers(self._connections)
         last, waiting = self._waiting
         if waiting:
@@ -179,7 +179,7 @@ async def search(
     which["before"] = END if before is None else before
     hits = dict[int, Hit]()
     if not await indexer.catch_up():
-        # First what is missing, then the index: what is indexed in between is found twice, not missed.
+        # Missing messages first, then the index: a message indexed in between is found twice, not missed.
         async for hit in _read(connections, frozenset(words), which):
             hits[hit.mark] = hit
             if len(hits) == limit:
@@ -190,7 +190,7 @@ async def search(
 
 
 async def _read(connections: Connections, words: frozenset[str], which: dict[str, Any]) -> AsyncIterator[Hit]:
-    """Yield hits that are not indexed, the newest first."""
+    """Yield hits among messages that are not indexed, newest first."""
     which = dict(which)
     while page := await connections.read("search_unindexed", **which, limit=STEP, size=STEP_BYTES):
         found = await _cut(page, lambda columns: _has(columns[2:], words))
@@ -201,7 +201,7 @@ async def _read(connections: Connections, words: frozenset[str], which: dict[str
 
 
 async def _cut(messages: Sequence[Any], cut: Any) -> list[Any]:
-    """Return what a function returns for each message; it is called in a thread if there are many."""
+    """Apply a function to each message, in a thread if there are many."""
     many = len(messages) > INLINE or sum(len(columns["body"]) for columns in messages) > STEP_BYTES // 10
     if not many:
         return [cut(columns) for columns in messages]

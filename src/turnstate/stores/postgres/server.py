@@ -1,4 +1,4 @@
-"""The server as each connection finds it: its requirements, and how durable its commits are.
+"""The server as each connection sees it: whether it meets the requirements, and how durable commits are.
 
 An acknowledged commit is on the disk only if the server waits for it (`synchronous_commit`), calls `fsync`
 and can repair pages that a power cut tore (`full_page_writes`). These settings are read, never changed: the
@@ -36,7 +36,7 @@ class PostgresSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledged write means."""
+        """The durability of an acknowledged write."""
         waits = self.synchronous_commit != "off"  # all other values wait for the server's own disk, at least
         return "fsync" if waits and self.fsync == self.full_page_writes == "on" else "best_effort"
 
@@ -68,7 +68,7 @@ _NAME = re.compile("(?!pg_)[a-z_][a-z0-9_]{0,62}").fullmatch
 
 
 class PostgresTarget(NamedTuple):
-    """A parsed URL: for the driver, the schema, and a name that can be shown."""
+    """A parsed URL: the DSN for the driver, the schema, and a name that can be shown."""
 
     dsn: str
     schema: str

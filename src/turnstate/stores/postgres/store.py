@@ -1,7 +1,7 @@
 """The PostgreSQL store: one database, any number of machines, and no acknowledged write is ever lost.
 
-`PostgresStore` implements all six ports; a write is one statement, and so one round trip. Arguments and
-refusals of a change to the log are in `log`.
+`PostgresStore` implements all six ports; a write is one statement, and so one round trip. `log` builds the
+arguments of a change to the log, and the error if it is refused.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class PostgresStore:
         self._appends, self._indexer = BatchedAppends(connections), Indexer(connections)
 
     async def close(self) -> None:
-        """Finish what was begun and close the connections."""
+        """Finish pending work and close the connections."""
         await self._appends.batches.close()
         await self._indexer.close()
         await self._connections.close()
@@ -79,7 +79,7 @@ class PostgresStore:
     # Log
 
     async def commit(self, change: Change) -> Receipt:
-        """Apply a change as a whole, or raise the first check that fails and change nothing."""
+        """Apply a change as a whole, or raise the error of the first failed check and change nothing."""
         try:
             receipt = await self._appends.receipt(change)
         except AlreadyExists:
@@ -97,7 +97,7 @@ class PostgresStore:
         newest: bool = False,
         kinds: Sequence[str] | None = None,
     ) -> list[Row]:
-        """Return the entries of a span in order; with a limit the first ones, or the newest."""
+        """Return the entries of a span in order; ``limit`` selects the first ones, or the newest."""
         which: dict[str, Any] = {**at._asdict(), **span._asdict(), "limit": limit}
         name = "read" if kinds is None else "read_kinds"
         if kinds is not None:
@@ -105,11 +105,11 @@ class PostgresStore:
         return entries(at, await self._connections.read(f"{name}_newest" if newest else name, **which))
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
-        """Return the entries that have one of these ids, in the order of the log."""
+        """Return the entries with these ids, in log order."""
         return entries(at, await self._connections.read("find", **at._asdict(), ids=list(ids)))
 
     async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-        """Return the newest entry of each kind on a path, whose newest span comes first."""
+        """Return the newest entry of each kind on a path; its newest span comes first."""
         path = {
             "branches": [span.branch for span in spans],
             "firsts": [span.first for span in spans],
@@ -140,7 +140,7 @@ class PostgresStore:
         return await search(self._connections, self._indexer, tenant, words, **which)
 
     async def ahead(self, at: Address, kinds: Sequence[str]) -> tuple[SessionRow, Ahead]:
-        """Return a session, and a log that knows what is usually read of it."""
+        """Return a session, and its log with the rows that are usually read already loaded."""
         much = {"first": FIRST, "newest": NEWEST, "size": NEWEST_BYTES}
         found = await self._connections.read("ahead", **at._asdict(), kinds=list(kinds), **much)
         if not found:
@@ -156,11 +156,11 @@ class PostgresStore:
     # Feed
 
     async def since(self, at: Address, id: str | None, *, limit: int) -> list[Row]:
-        """Return the entries of a session, on all branches, that were written after one of them."""
+        """Return the entries of a session, on all branches, that were written after a given one."""
         return await feed.since(self._connections, at, id, limit)
 
     async def feed(self, tenant: str, cursor: str, *, limit: int) -> FeedPage:
-        """Return the entries of all sessions of a tenant after a cursor; an empty one is the beginning."""
+        """Return the entries of all sessions of a tenant after a cursor; start at the beginning if empty."""
         return await feed.feed(self._connections, tenant, cursor, limit)
 
     async def feed_end(self, tenant: str) -> str:
@@ -219,7 +219,7 @@ class PostgresStore:
         idle: int | None = None,
         expected: dict[str, Any] | None = None,
     ) -> SessionRow:
-        """Change what is given and keep the rest; raise `Conflict` if meta is not what is expected."""
+        """Change the given fields and keep the rest; raise `Conflict` if meta is not as expected."""
         given = {
             "title": title,
             "tags": None if tags is None else sorted(set(tags)),
@@ -234,14 +234,14 @@ class PostgresStore:
                 raise missing(at)
 
     async def _known_meta(self, at: Address, expected: dict[str, Any]) -> bytes:
-        """Return the bytes of the metadata, which must be unchanged when it is written."""
+        """Check the metadata, and return its bytes; they must be unchanged at the time of the write."""
         for columns in await self._connections.read("session", **at._asdict()):
             check_meta(session_row(columns), expected)
             return bytes(columns["meta"])
         raise missing(at)
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        """Return sessions that were idle for too long, without a message and without a lease."""
+        """Return sessions that have been idle for too long, with neither a message nor a lease."""
         found = await self._connections.read("due_sessions", tenant=tenant, now=now, limit=limit)
         return [session_row(columns) for columns in found]
 
@@ -258,7 +258,7 @@ class PostgresStore:
     async def take(self, now: int, *, until: int, limit: int, tenant: str | None = None) -> list[Parcel]:
         """Claim parcels that are due; no one else gets them before ``until``. Each claim counts as a try."""
         given = {"now": now, "until": until, "limit": limit, "tenant": tenant}
-        self._indexer.written()  # a worker that waits for parcels has time for the index, too
+        self._indexer.written()  # a worker that waits for parcels also has time to index
         return [parcel_row(columns) for columns in await self._connections.write("take", **given)]
 
     async def delivered(self, id: str) -> None:
@@ -266,7 +266,7 @@ class PostgresStore:
         await self._connections.write("deliver", id=id)
 
     async def failed(self, id: str, *, error: str, due: int | None) -> None:
-        """Record why a delivery failed and when to try again; without a time the parcel is parked."""
+        """Record why a delivery failed and when to try again; park the parcel if ``due`` is None."""
         await self._connections.write("fail", id=id, error=error, due=due)
 
     async def parcels(
@@ -284,7 +284,7 @@ class PostgresStore:
     # Leases: part of the session's row
 
     async def acquire(self, at: Address, *, holder: str, until: int, now: int) -> Lease:
-        """Take the lease with a fence higher than any before, or raise `Busy` while another one is live."""
+        """Acquire the lease with a higher fence than ever before, or raise `Busy` while another is live."""
         given = {"holder": holder, "until": until, "now": now}
         for (fence,) in await self._connections.write("acquire", **at._asdict(), **given):
             return Lease(fence=fence, until=until)
@@ -300,14 +300,14 @@ class PostgresStore:
         raise Fenced(f"the lease of session {at.session} was taken over; open the session again")
 
     async def release(self, at: Address, lease: Lease, *, now: int) -> None:
-        """Release a lease, which counts as activity until then; do nothing if another worker took over."""
+        """Release a lease, which counts as activity until now; do nothing if another worker took over."""
         await self._connections.write("release", **at._asdict(), fence=lease.fence, now=now)
 
     # Health
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledgement means: the least that any connection found."""
+        """The durability of an acknowledged write: the weakest that any connection has seen."""
         return self._connections.durability
 
     async def time(self) -> int | None:
@@ -343,10 +343,10 @@ class PostgresStore:
         return ", ".join(names[:_MAX_FOREIGN]) + more or "none"
 
     async def scrub(self) -> bool:
-        """Vacuum what deleted sessions left in tables and indexes, and return False.
+        """Vacuum the remains of deleted sessions in tables and indexes, and return False.
 
-        The WAL still has old pages, and freed space is overwritten only when it is needed, so it cannot
-        be promised that nothing is left.
+        The WAL still has old pages, and freed space is overwritten only when it is needed, so there is no
+        guarantee that nothing is left.
         """
         schema = self._connections.target.schema
         tables = ", ".join(f'"{schema}".{name}' for name in _TABLES)
@@ -361,7 +361,7 @@ class PostgresStore:
 
 
 async def connect(url: str) -> PostgresStore:
-    """Open ``postgresql://user:password@host/database``; the schema is created if it is missing."""
+    """Open ``postgresql://user:password@host/database``; create the schema if it is missing."""
     connections = await Connections.open(target(url))
     try:
         await migrate(connections)

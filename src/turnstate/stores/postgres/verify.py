@@ -1,8 +1,8 @@
-"""Verification: every session is checked by the shared rules, then what belongs to no session.
+"""Verification: checks every session by the shared rules, then the data that belongs to no session.
 
-A session is checked in a snapshot, so others go on reading and writing. If it has faults that are to be
-repaired, it is locked and checked again, and everything is repaired in that one transaction. What PostgreSQL
-itself cannot read, because a page is damaged, is reported with its own message.
+A session is checked in a snapshot, so other clients continue to read and write. To repair its faults, it is
+locked and checked again, and everything is repaired in that one transaction. If a page is damaged so that
+PostgreSQL itself cannot read it, the finding contains PostgreSQL's message.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def _answer(work: Work, check: Check[None]) -> None:
 
 
 def _inspect_session(case: Inspection, session: int) -> Check[None]:
-    """Check a session, unless it was removed meanwhile."""
+    """Check a session, unless it was removed in the meantime."""
     for tenant, id, user, counter, meta, kept_marks in (yield from asked("described", key=session)):
         case.at, own = Address(tenant, id), marks(tenant, user)
         inspect_counter(case, session, counter)
@@ -120,7 +120,7 @@ def _compare_words(case: Inspection, branch: int, own: list[str], seen: Seen, en
 
 
 def _inspect_index(case: Inspection) -> Check[None]:
-    """Check that the search index has no words of missing entries, and claims no more than there was."""
+    """Check that the search index has no words of missing entries, and does not end after the last key."""
     ((count,),) = yield from asked("stray_words")
     if count and case.found(f"the search index has words of {count:,} missing entries", done="deleted"):
         case.mend("drop_stray_words")
