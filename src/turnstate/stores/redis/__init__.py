@@ -1,4 +1,4 @@
-"""Sessions on a Redis or Valkey server, or on a Cluster: as durable as the server is configured."""
+"""Sessions on a Redis or Valkey server, or on a Cluster: as durable as the server is configured to be."""
 
 from .store import RedisStore, connect
 

@@ -1,7 +1,8 @@
-"""Translation of errors of the client library.
+"""Translates the errors of the client library.
 
-Three kinds matter to the caller: the server refused before it did anything, and may accept it a moment later;
-the answer was lost, and it is unknown whether the change was applied; everything else is an answer.
+The caller distinguishes three kinds: the server refused a request before it did anything, and may accept it
+a moment later; the answer was lost, so it is unknown whether the change was applied; any other error is an
+answer.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def fault(error: Exception, name: str, *, asked: bool = True) -> StoreError:
 
 
 def never_sent(error: Exception) -> bool:
-    """Return True if there was no connection to begin with."""
+    """Return True if no connection could be opened, so that nothing was sent."""
     return "connecting to" in str(error)
 
 

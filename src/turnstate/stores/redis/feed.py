@@ -1,8 +1,8 @@
 """The feed on the server: the list of entries by their stamps, bucket by bucket.
 
-Within a bucket stamps only grow, and one script writes an entry together with its place in the list. Between
-buckets there is no such order, since the clocks of several nodes differ. So a cursor has the last stamp of
-every bucket, and the entries of several buckets are merged by their stamps as they are found.
+Within a bucket stamps only increase, and one script writes an entry together with its place in the list.
+There is no such order across buckets, since the clocks of the nodes differ. So a cursor contains the last
+stamp of every bucket, and entries of several buckets are merged by their stamps as they are found.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .server import Server, script
 __all__ = ["feed", "feed_end", "since"]
 
 STEP = 250
-"""Members of a bucket that are looked at together to find those of one session."""
+"""Members of a bucket that are read at a time to find those of one session."""
 
 _Stamps = dict[int, int]
 
 
 class _Part(NamedTuple):
-    """What a member of the list says of an entry."""
+    """A parsed member of the list: the stamp, place and session of an entry."""
 
     stamp: int
     place: bytes
@@ -39,7 +39,7 @@ class _Part(NamedTuple):
 
 
 async def since(server: Server, at: Address, id: str | None, limit: int) -> list[Row]:
-    """Return the entries of a session, on all branches, that were written after one of them."""
+    """Return the entries of a session, on all branches, that were written after a given one."""
     stamp = 0 if id is None else await _stamp_of(server, at, id)
     bucket, own = bucket_of(at), text(at.session)
     listed = MergedList(
@@ -91,7 +91,7 @@ async def _rows(server: Server, tenant: str, members: Sequence[Member]) -> dict[
 
 
 async def _rows_of(server: Server, at: Address, parts: Sequence[_Part]) -> dict[_Part, Row]:
-    """Fetch entries of a session; those of an earlier one of the same id, with other stamps, are left out."""
+    """Fetch entries of a session; skip those of an earlier session with the same id, whose stamps differ."""
     if not parts:
         return {}
     lines = await server.ask("HMGET", session_key(at, b"entry"), *(part.place for part in parts))

@@ -3,13 +3,13 @@
 Sessions are distributed over 256 buckets by the CRC-32 of their address. All keys of a bucket have its hash
 tag, so they are on one node of a Cluster, and one script changes them together:
 
-    {ts:7}:row:4:acmes1            the session; beside it branch, entry, body, id, asked (its keys), word, own
-                                   (its lists), aside (what was damaged), gone (what is being removed)
+    {ts:7}:row:4:acmes1            the session; next to it branch, entry, body, id, asked (its keys), word,
+                                   own (its lists), aside (damaged data), gone (data that is being removed)
     {ts:7}:index :parcel :clock    of the bucket: the lists, the outbox, the last stamp of an entry
-    ts:version                     of this layout
+    ts:version                     the version of this layout
 
 `index` is a sorted set ordered by the bytes of its members; each begins with the letter of its list. Names
-have their length before them, so that none is a prefix of another, and times have sixteen digits, so that
+are preceded by their length, so that none is a prefix of another, and times have sixteen digits, so that
 they sort.
 """
 
@@ -45,17 +45,17 @@ __all__ = [
 ]
 
 VERSION = 1
-"""Of this layout; a higher one is from a newer Turnstate."""
+"""The version of this layout; a higher one is from a newer Turnstate."""
 
 VERSION_KEY = b"ts:version"
 
 BUCKETS = 256
 
 MOST = 2**53 - 1
-"""The largest number that Lua keeps exactly."""
+"""The largest integer that Lua represents exactly."""
 
 DIGITS = 16
-"""Of a time in a list."""
+"""The number of digits of a time in a list."""
 
 END = b"\xff"
 """Sorts after every text: UTF-8 has no such byte."""
@@ -73,7 +73,7 @@ LISTS = {
     b"r": "and of a tenant",
     b"s": "parcels of a session",
 }
-"""The letters of the lists of a bucket."""
+"""The lists of a bucket, by their letters."""
 
 _OF_A_SESSION = (b"row", b"branch", b"entry", b"body", b"id", b"asked", b"word", b"own", b"aside", b"gone")
 _OF_A_BUCKET = (b"index", b"parcel", b"clock")
@@ -115,20 +115,20 @@ def text(value: str) -> bytes:
 
 
 def named(name: str) -> bytes:
-    """Return a name with its length before it, so that it is a prefix of no other."""
+    """Return a name preceded by its length, so that it is not a prefix of any other."""
     encoded = text(name)
     return b"%d:%s" % (len(encoded), encoded)
 
 
 def integer(value: int) -> int:
-    """Return a number, or raise `InputError` if Lua cannot keep it exactly."""
+    """Return a number, or raise `InputError` if Lua cannot represent it exactly."""
     if not -MOST <= value <= MOST:
         raise InputError(f"{value} has more than 53 bits and cannot be stored")
     return value
 
 
 def natural(value: int) -> int:
-    """Return a number, or raise `InputError` if it is negative and so would not sort."""
+    """Return a number, or raise `InputError` if it is negative and would not sort."""
     if value < 0:
         raise InputError(f"{value} is negative and cannot be stored as a time")
     return integer(value)
@@ -143,5 +143,5 @@ def packed(given: dict[str, Any]) -> bytes:
 
 
 def moment(value: int) -> bytes:
-    """Encode a time so that it sorts; a time out of range is moved to the nearest end."""
+    """Encode a time so that it sorts; clamp a time that is out of range."""
     return b"%016d" % min(max(value, 0), 10**16 - 1)

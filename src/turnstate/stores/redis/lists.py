@@ -1,4 +1,4 @@
-"""Lists over all buckets: each bucket has its part in order, and a merge gives the order of all."""
+"""Lists over all buckets: each bucket keeps its part sorted, and a merge sorts the whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST_FETCH = 8
 """Members that the first request takes from each bucket; later requests take more."""
 
 MAX_FETCH = 1_024
-"""Members that any request takes from a bucket."""
+"""The most members that a request takes from a bucket."""
 
 
 class Member(NamedTuple):
@@ -27,7 +27,7 @@ class Member(NamedTuple):
 
 
 class _BucketPart:
-    """The part of a list that one bucket has, as far as it was fetched."""
+    """One bucket's part of a list, as far as it has been fetched."""
 
     __slots__ = ("bucket", "fetched", "is_complete", "last")
 
@@ -38,7 +38,7 @@ class _BucketPart:
 
 
 class _Reversed(bytes):
-    """Bytes that sort the other way round."""
+    """Bytes that sort in reverse order."""
 
     __slots__ = ()
 
@@ -47,9 +47,9 @@ class _Reversed(bytes):
 
 
 class MergedList:
-    """The members of a list over all buckets, in one order, starting after a member, or one of each bucket.
+    """The members of a list over all buckets in one order, starting after a member, or after one per bucket.
 
-    ``newest`` returns the last first. ``by_time`` orders members of the same time by their bucket.
+    ``newest`` reverses the order. ``by_time`` orders members of the same time by their bucket.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The log on the server: a change is one script; reading fetches as much as one answer may contain."""
+"""The log on the server: a change is one script, and a read fetches entries in answers of limited size."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ __all__ = [
 
 MAX_ENTRIES = 1_000
 MAX_BYTES = 4_000_000
-"""Of one answer, unless a single entry is larger: the server does nothing else while it builds one."""
+"""Limits of one answer, unless a single entry is larger: the server does nothing else while it builds one."""
 
 SWEEP_STEP = 1_000
-"""Entries of a removed session that are swept at a time: a few milliseconds, in which others wait."""
+"""Entries of a removed session that are swept at a time: a few milliseconds, during which others wait."""
 
 
 class PipelinedAppends:
-    """Sends changes; those of one moment share a pipeline, but on a Cluster each is sent alone."""
+    """Sends changes; those made at the same time share a pipeline, but on a Cluster each is sent alone."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self.batches = Batches[_Job](self._alone, self._together)
 
     async def answer(self, change: Change, arguments: Sequence[bytes], until: float) -> list[Any]:
-        """Send a change with its arguments, and return what the server answers."""
+        """Send a change with its arguments, and return the server's answer."""
         job = _Job(session_keys(change.at), arguments, until)
         if self._server.is_cluster or not is_plain(change):
             return await self._alone(job)
@@ -72,7 +72,7 @@ class _Job(NamedTuple):
 
 
 async def commit(server: Server, appends: PipelinedAppends, losses: LossDetector, change: Change) -> Receipt:
-    """Apply a change as a whole, or raise the first check that fails and change nothing."""
+    """Apply a change as a whole, or raise the error of the first failed check and change nothing."""
     known = losses.known(change.at)
     answer = await _committed(server, appends, change, known)
     if answer[0] in (b"done", b"repeated"):
@@ -93,8 +93,8 @@ async def _committed(
 ) -> list[Any]:
     """Run the script; if the answer is lost, run it again, provided that the change has a key.
 
-    A known key returns the receipt of the first request. Any other answer leaves open whether the first
-    request was applied, since the epoch may have ended in between.
+    A known key returns the receipt of the first request. After any other answer it is still unknown whether
+    the first request was applied, since the epoch may have ended in between.
     """
     until = server.deadline
     large = sum(len(record.body) for record in change.records) > INLINE
@@ -124,7 +124,7 @@ async def read(
     newest: bool,
     kinds: Sequence[str] | None,
 ) -> list[Row]:
-    """Return the entries of a span in order; with a limit the first ones, or the newest."""
+    """Return the entries of a span in order; ``limit`` selects the first ones, or the newest."""
     keys, rows = session_keys(at), list[Row]()
     first, last = (_bounded(number) for number in span[1:])
     born, most = b"", b"" if limit is None else _bounded(limit)
@@ -153,7 +153,7 @@ async def read(
 
 
 async def find(server: Server, at: Address, ids: Sequence[str]) -> list[Row]:
-    """Return the entries that have one of these ids, in the order of the log."""
+    """Return the entries with these ids, in log order."""
     wanted = sorted({text(id) for id in ids})
     places = list[bytes]()
     for start in range(0, len(wanted), MAX_ENTRIES):
@@ -164,7 +164,7 @@ async def find(server: Server, at: Address, ids: Sequence[str]) -> list[Row]:
 
 
 async def newest(server: Server, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-    """Return the newest entry of each kind on a path, whose newest span comes first."""
+    """Return the newest entry of each kind on a path; its newest span comes first."""
     names = list(dict.fromkeys(kinds))
     asked = [b"%d" % len(spans), *(_bounded(number) for span in spans for number in span)]
     asked += [text(name) for name in names]
@@ -178,7 +178,7 @@ async def newest(server: Server, at: Address, spans: Sequence[Span], kinds: Sequ
 async def ahead(
     server: Server, at: Address, kinds: Sequence[str]
 ) -> tuple[list[bytes], list[Row], dict[str, Row | None]]:
-    """Return the fields of a session, rows of its branch, and the newest row of each of these kinds."""
+    """Return the fields of a session, rows of its branch, and the newest row of each given kind."""
     asked = [*(b"%d" % most for most in (FIRST, NEWEST, NEWEST_BYTES)), *map(text, kinds)]
     answer = await server.run(script("ahead"), session_keys(at), asked, twice=True)
     if answer[0] == b"absent":
@@ -199,7 +199,7 @@ async def branches(server: Server, at: Address) -> list[BranchRow]:
 
 
 async def rows_at(server: Server, at: Address, places: Iterable[bytes]) -> list[Row]:
-    """Return the entries at some places of a session, or raise `NotFound` if the session is missing."""
+    """Return the entries at the given places of a session, or raise `NotFound` if the session is missing."""
     keys, rest, rows = session_keys(at), list(places), list[Row]()
     while True:
         some = rest[:MAX_ENTRIES]
@@ -221,7 +221,7 @@ async def sweep(server: Server, at: Address) -> None:
 
 
 def refusal(at: Address, answer: Sequence[bytes]) -> Exception:
-    """Return the error for the refusal of a script."""
+    """Return the error for a script's refusal."""
     why, *details = (piece.decode(errors="replace") for piece in answer)
     match why, details:
         case "absent", _:
@@ -244,7 +244,7 @@ def refusal(at: Address, answer: Sequence[bytes]) -> Exception:
 
 
 def _bounded(number: int) -> bytes:
-    """Encode a number that may be out of range."""
+    """Encode a number, and clamp it if it is out of range."""
     return b"%d" % min(max(number, -MOST), MOST)
 
 
@@ -287,7 +287,7 @@ def _conditions(change: Change) -> dict[str, Any]:
 
 
 def _parcel_arguments(change: Change) -> list[bytes]:
-    """Return the arguments for parcels; one of another session gets no time, and the script refuses it."""
+    """Return the arguments for parcels; one of another session gets no time, so the script refuses it."""
     arguments = list[bytes]()
     for parcel in change.parcels:
         due = b"%d" % natural(parcel.due) if (parcel.tenant, parcel.session) == change.at else b""

@@ -1,9 +1,9 @@
 """Detects acknowledged writes that a server lost, in a power cut or in a failover.
 
-Such a server comes back with an earlier state that is consistent, so its log does not show that anything is
-missing. Only the process that got the acknowledgement can know: a store remembers how far it saw each
-session and the newest entry that it wrote, and every append checks that this entry is still there. `verify`
-reports what is missing. A new process remembers nothing.
+Such a server comes back with an earlier, consistent state, so its log does not show that anything is missing.
+Only the process that got the acknowledgement can know: a store remembers how far each session had advanced
+and the newest entry that it wrote, and every append checks that this entry is still there. `verify` reports
+what is missing. A new process remembers nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .server import Server, script
 __all__ = ["MAX_SESSIONS", "LossDetector", "Sighting", "compare_with_server"]
 
 MAX_SESSIONS = 10_000
-"""Sessions that are remembered, the last used ones: a few megabytes."""
+"""The most sessions that are remembered, those used last: a few megabytes."""
 
 _STEP = 100
 
@@ -33,7 +33,7 @@ class Own(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """How far a session was at some time, in numbers that only grow as long as nothing is lost."""
+    """How far a session had advanced at some time, in numbers that only grow as long as nothing is lost."""
 
     born: int  # a later session of the same name has a higher number
     epoch: int
@@ -43,14 +43,14 @@ class Sighting(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
-        """The order of all sightings of a session: while the version is the same, so is the branch."""
+        """The sort key for sightings of a session: while the version is the same, so is the branch."""
         return self.born, self.epoch, self.version, self.head.seq
 
 
 class Loss(NamedTuple):
     """What was known, and where the log was found to end; None if the session was gone.
 
-    If others wrote as much since (``written_over``), only the own entry is known to be missing.
+    If others have written as much since (``written_over``), only this store's entry is known to be missing.
     """
 
     known: Sighting
@@ -59,7 +59,7 @@ class Loss(NamedTuple):
 
 
 class LossDetector:
-    """Remembers how far sessions were, and which of them went back to an earlier state."""
+    """Remembers how far sessions had advanced, and which of them went back to an earlier state."""
 
     def __init__(self, most: int = MAX_SESSIONS) -> None:
         self._most = most
@@ -67,11 +67,11 @@ class LossDetector:
         self._losses: OrderedDict[Address, Loss] = OrderedDict()
 
     def known(self, at: Address) -> Sighting | None:
-        """Return what is known of a session; read it before a request, whose answer must not be less."""
+        """Return the last sighting of a session; read it before a request, whose answer must not be older."""
         return self._known.get(at)
 
     def all_known(self) -> list[tuple[Address, Sighting]]:
-        """Return everything that is known."""
+        """Return the last sightings of all sessions."""
         return list(self._known.items())
 
     def saw(self, row: SessionRow, *, born: int, known: Sighting | None) -> None:
@@ -84,7 +84,7 @@ class LossDetector:
     def wrote(
         self, change: Change, receipt: Receipt, *, born: int, known: Sighting | None, gone: bool
     ) -> None:
-        """Record a change that was acknowledged; ``gone`` means that the entry known before was missing."""
+        """Record an acknowledged change; ``gone`` means that the entry known before it was missing."""
         if receipt.repeated:  # an old receipt does not show where the log ends now
             return
         before, at = Position(receipt.branch, receipt.first - 1), change.at
@@ -97,8 +97,8 @@ class LossDetector:
     def lost(
         self, at: Address, known: Sighting, found: Position | None, *, written_over: bool = False
     ) -> None:
-        """Record that a session went back, and expect no more than what is there."""
-        if at not in self._known:  # it was removed meanwhile
+        """Record that a session went back to an earlier state, and expect only what is there from now on."""
+        if at not in self._known:  # it was removed in the meantime
             return
         if self._known[at] == known:
             del self._known[at]
@@ -107,17 +107,17 @@ class LossDetector:
         _shorten(self._losses, self._most)
 
     def forget(self, at: Address) -> None:
-        """Forget what is known of a session."""
+        """Forget what is known about a session."""
         self._known.pop(at, None)
         self._losses.pop(at, None)
 
     def loss(self, at: Address) -> str:
-        """Return what is known to be missing of a session; empty if nothing is."""
+        """Describe what is known to be missing from a session; return an empty string if nothing is."""
         loss = self._losses.get(at)
         return _finding(at, loss, repair=False).fault if loss else ""
 
     def findings(self, *, repair: bool) -> list[Finding]:
-        """Return what is missing; a repair accepts what is there."""
+        """Return what is missing; a repair accepts the current state."""
         found = [_finding(at, loss, repair=repair) for at, loss in self._losses.items()]
         if repair:
             self._losses.clear()
@@ -134,7 +134,7 @@ class LossDetector:
 
 
 async def compare_with_server(server: Server, losses: LossDetector) -> None:
-    """Compare all that is known with the server, and record what is missing."""
+    """Compare everything that is known with the server, and record what is missing."""
     everything = losses.all_known()
     for start in range(0, len(everything), _STEP):
         some = everything[start : start + _STEP]

@@ -1,4 +1,4 @@
-"""The outbox on the server: every bucket has parcels of its own, and claiming some looks at all buckets."""
+"""The outbox on the server: every bucket has its own parcels, and a claim checks all buckets."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .server import Server, script
 __all__ = ["RedisOutbox"]
 
 MAX_REMEMBERED = 10_000
-"""Parcels whose bucket is known without asking: more than any worker has claimed at a time."""
+"""Parcels whose bucket is remembered: more than any worker has claimed at a time."""
 
 MAX_ROUNDS = 4
 """How often parcels are looked up again if other workers claimed them first."""
 
 
 class RedisOutbox:
-    """The parcels of a store, and in which bucket those are that it claimed lately."""
+    """The parcels of a store, and the buckets of those that it claimed recently."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -62,7 +62,7 @@ class RedisOutbox:
         self._buckets.pop(text(id), None)
 
     async def failed(self, id: str, *, error: str, due: int | None) -> None:
-        """Record why a delivery failed and when to try again; without a time the parcel is parked."""
+        """Record why a delivery failed and when to try again; park the parcel if ``due`` is None."""
         await self._settle(b"failed", id, b"" if due is None else b"%d" % natural(due), text(error))
 
     async def parcels(
@@ -84,7 +84,7 @@ class RedisOutbox:
         return [member for member in members if member.rest < until]
 
     async def _parcels(self, members: Sequence[Member]) -> list[Parcel]:
-        """Fetch parcels; one that was delivered meanwhile is left out."""
+        """Fetch parcels; skip those that were delivered in the meantime."""
         by_bucket = {member.bucket: list[bytes]() for member in members}
         for member in members:
             by_bucket[member.bucket].append(member.rest[DIGITS:])
@@ -124,7 +124,7 @@ class RedisOutbox:
         return any(await self._server.run_all(script("settle"), calls, twice=action != b"revive"))
 
     async def _holders(self, name: bytes) -> list[int]:
-        """Ask all buckets for a parcel."""
+        """Return the buckets that have a parcel."""
         groups = self._server.grouped(range(BUCKETS))
         calls = [([parcel_key(bucket) for bucket in group], [name]) for group in groups]
         answers = await self._server.run_all(script("holders"), calls, twice=True)

@@ -1,4 +1,4 @@
-"""Conversion between values and what the server stores.
+"""Converts between values and what the server stores.
 
 A session is a hash of its fields. An entry is a line that describes it (position, tokens, total, checksum,
 length, stamp, kind and id) and, in another hash, its body. Numbers are decimal, texts UTF-8.
@@ -46,7 +46,7 @@ _STATE = re.compile(rb"(\d+) (\d+) ([01]) (.*)", re.DOTALL)
 
 
 def session_fields(row: SessionRow) -> list[bytes]:
-    """Return the fields of a session, names and values in turn; None has no field."""
+    """Return the fields of a session as alternating names and values; None has no field."""
     texts = {name: text(getattr(row, name)) for name in _TEXTS}
     numbers = {name: b"%d" % natural(getattr(row, name)) for name in _NUMBERS if name not in _SIGNED}
     lists = {"tags": msgspec.json.encode(row.tags), "meta": msgspec.json.encode(row.meta)}
@@ -78,15 +78,16 @@ def session(at: Address, flat: Sequence[bytes]) -> SessionRow:
 
 
 def born(flat: Sequence[bytes]) -> int:
-    """Return the number that distinguishes a session from an earlier one of the same id."""
+    """Return the number that distinguishes a session from an earlier one with the same id."""
     number = dict(zip(flat[::2], flat[1::2], strict=True)).get(b"born", b"")
     return int(number) if number.isdigit() else 0
 
 
 def checksum(at: Address, id: bytes, kind: bytes, tokens: bytes, body: bytes) -> int:
-    """Return the checksum of what an entry contains and of its session.
+    """Return the checksum of an entry's content and of its session.
 
-    The position is left out, since only the server knows it when it writes; the line has it twice.
+    It does not cover the position, which only the server knows at the time of the write. The position is
+    stored twice: as the field of the hash, and in the line.
     """
     whose = b"\0".join((named(at.tenant), text(at.session), tokens, kind, id))
     return zlib.crc32(body, zlib.crc32(whose))
@@ -143,7 +144,7 @@ def described(line: bytes) -> Description | None:
 
 
 def entry(at: Address, place: bytes, line: bytes | None, body: bytes | None) -> Row:
-    """Convert line and body to an entry; a damaged one has what is left of it."""
+    """Convert a line and a body to an entry; a damaged entry has what is left of it."""
     branch, seq = (int(number) for number in place.split(b":"))
     known = described(line or b"")
     if known is None:
@@ -165,7 +166,7 @@ def entry(at: Address, place: bytes, line: bytes | None, body: bytes | None) -> 
 
 
 def branch_rows(flat: Sequence[bytes]) -> list[BranchRow]:
-    """Convert a hash to branches in the order of their creation; their ends are left out."""
+    """Convert a hash to branches in the order of their creation; skip its fields for their ends."""
     kept = dict(zip(flat[::2], flat[1::2], strict=True))
     ids = sorted(int(name) for name in kept if not name.startswith(b"t"))
     return [branch(id, kept[b"%d" % id]) for id in ids]
@@ -201,7 +202,7 @@ def receipt(numbers: Sequence[bytes], *, repeated: bool = False) -> Receipt:
 
 
 def known_key(kept: bytes) -> KnownKey:
-    """Parse what a key was used for."""
+    """Parse the stored value of an idempotency key."""
     created, *numbers, digest = kept.split(b" ", 6)
     return KnownKey(digest, receipt(numbers), int(created))
 

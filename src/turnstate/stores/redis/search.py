@@ -1,12 +1,12 @@
-"""Search on the server: entries are scanned from the newest backwards, comparing the words of each.
+"""Search on the server: scans entries from the newest backwards, and compares the words of each.
 
-There is no index of words, which would need more memory than the conversations. One search looks at the
-newest 10,000 entries of the tenant, or of the user, after its mark, and no further.
+There is no index of words, which would need more memory than the conversations. One search scans the newest
+10,000 entries of the tenant, or of the user, after its mark, and no more.
 
-An append writes no words. The first search that looks at an entry reads it, cuts it into words, and writes
-them for the searches after it; what has no words yet is what has no field in `word`. The script that writes
-them looks again whether the entry is there, so nothing is left of a session that was removed meanwhile. If
-the server takes no writes, the hits are the same. A damaged entry without words is a damaged hit.
+An append writes no words. The first search that reaches an entry reads it, splits it into words, and writes
+them for later searches; an entry has no words yet if it has no field in `word`. The script that writes them
+checks again that the entry exists, so nothing is left of a session that was removed in the meantime. If the
+server takes no writes, the hits are the same. A damaged entry without words is a damaged hit.
 
 A mark combines the stamp that the server gave the entry, which only grows within a bucket, and the number
 of the bucket. 2**62 is subtracted, so that every mark is negative and any mark >= 0 means "from the start".
@@ -31,16 +31,16 @@ from .server import Call, Server, script
 __all__ = ["MAX_SCANNED", "search"]
 
 MAX_SCANNED = 10_000
-"""Entries that one search looks at, at most."""
+"""The most entries that one search scans."""
 
 STEP = 250
-"""Entries that one script looks at: a few milliseconds, in which the server does nothing else."""
+"""Entries that one script compares: a few milliseconds, during which the server does nothing else."""
 
 _AHEAD = 2**62
 
 
 class _Candidate:
-    """An entry that has words: its place and its mark."""
+    """An entry whose words are compared: its place and its mark."""
 
     __slots__ = ("bucket", "mark", "place", "session", "stamp")
 
@@ -50,7 +50,7 @@ class _Candidate:
         self.place, self.session = branch + b":" + seq, session.decode()
 
     def is_of(self, line: bytes | None) -> bool:
-        """Return True unless the line is of another entry, or there is none: the session was removed."""
+        """Return True unless the line is missing or of another entry, because the session was removed."""
         known = described(line or b"")
         return line is not None and (known is None or moment(known.stamp) == self.stamp)
 
@@ -67,7 +67,7 @@ async def search(
 ) -> list[Hit]:
     """Return the entries that contain all the words, newest first, starting after a mark.
 
-    Only the newest 10,000 entries after the mark are looked at.
+    Only the newest 10,000 entries after the mark are scanned.
     """
     wanted = {text(word) for word in words}
     hits = list[Hit]()
@@ -93,7 +93,7 @@ async def search(
 async def _matching(
     server: Server, tenant: str, words: set[bytes], some: list[_Candidate], limit: int
 ) -> list[Hit]:
-    """Let the server compare the words of some entries, and fetch those that contain all of them."""
+    """Have the server compare the words of entries, and fetch the entries that contain all of them."""
     groups = server.grouped(dict.fromkeys(seen.bucket for seen in some))
     parts = [[seen for seen in some if seen.bucket in group] for group in groups]
     calls = [_match_call(tenant, words, part) for part in parts]
@@ -110,7 +110,7 @@ async def _matching(
 async def _index(
     server: Server, tenant: str, words: set[bytes], some: Sequence[_Candidate]
 ) -> list[_Candidate]:
-    """Write the words of entries that have none yet, and return those that contain all of some words."""
+    """Write the words of entries that have none yet, and return the entries that contain all ``words``."""
     found = list[_Candidate]()
     async for seen in _read(server, tenant, some):
         found += [one for one, row in seen if row.damaged]
@@ -125,7 +125,7 @@ async def _index(
 async def _read(
     server: Server, tenant: str, some: Sequence[_Candidate]
 ) -> AsyncIterator[list[tuple[_Candidate, Row]]]:
-    """Yield entries as they are read, as many at a time as answers may contain."""
+    """Yield entries as they are read, as many at a time as fit into the answers."""
     rest = _by_session(some)
     while rest:
         most = b"%d" % (MAX_BYTES // len(rest))
@@ -151,7 +151,7 @@ def _cut(sound: Sequence[tuple[_Candidate, Row]]) -> list[tuple[_Candidate, byte
 
 
 async def _write(server: Server, tenant: str, indexed: Sequence[tuple[_Candidate, bytes]]) -> None:
-    """Write the words of entries; if the server takes no writes, the next search cuts them again."""
+    """Write the words of entries; if the server takes no writes, the next search splits them again."""
     arguments = defaultdict[str, list[bytes]](list)
     for one, own in indexed:
         arguments[one.session] += (one.place, one.stamp, own)

@@ -1,8 +1,8 @@
 """The server: runs scripts on one server or on the nodes of a Cluster, each within a time limit.
 
 The client library would repeat a command whose answer was lost, and so might apply a change twice; that is
-turned off. What the server refused without doing anything is retried until the time is up. What is
-idempotent (``twice``) is retried after a lost connection; any other lost answer is raised to the caller.
+turned off. A request that the server refused without doing anything is retried until the time is up. An
+idempotent request (``twice``) is retried after a lost connection; any other lost answer is an error.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ Call = tuple[Sequence[bytes], Sequence[bytes]]
 """Keys and arguments of a script."""
 
 CONNECTIONS = 32
-"""To each server; more tasks than that have to wait."""
+"""The most requests in progress; more tasks than that have to wait."""
 
 PAUSE = 0.05
 """Seconds before a retry."""
@@ -99,7 +99,7 @@ class Server:
 
     @property
     def deadline(self) -> float:
-        """When a request that is made now times out, on the clock of the loop."""
+        """The time at which a request made now times out, on the clock of the event loop."""
         return asyncio.get_running_loop().time() + self._timeout
 
     async def run(
@@ -142,7 +142,8 @@ class Server:
     async def run_each(self, script: Script, calls: Sequence[Call], *, until: float) -> list[Any]:
         """Run a script with different keys in one pipeline; return an answer or an error for each call.
 
-        None stands for a call that the server did not take. Not for a Cluster, whose client repeats commands.
+        None means that the server did not execute the call. This is not for a Cluster, whose client repeats
+        commands.
         """
 
         async def attempt() -> list[Any]:
@@ -179,7 +180,7 @@ class Server:
         return list(client.get_primaries())
 
     def grouped(self, buckets: Iterable[int]) -> list[list[int]]:
-        """Group the buckets that one script may read: all together, but on a Cluster each alone."""
+        """Group the buckets that one script may read: all of them together, but on a Cluster each alone."""
         if self.is_cluster:
             return [[bucket] for bucket in buckets]
         return [together] if (together := list(buckets)) else []
@@ -246,7 +247,7 @@ def _connected(target: RedisTarget) -> _Client:
     if target.tls:
         how["ssl"] = True
     if target.cluster:
-        # Otherwise it would close all connections after every fifth key that moved.
+        # Otherwise the client would close all connections after every fifth key that moved.
         how |= {"reinitialize_steps": 0, "require_full_coverage": False}
         how["max_connections"] = 2 * CONNECTIONS
         cluster: _Client = RedisCluster(host=target.host, port=target.port, **how)

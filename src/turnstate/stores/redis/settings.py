@@ -1,4 +1,4 @@
-"""The settings of the servers, and how durable that makes them.
+"""The settings of the servers, and the durability that follows from them.
 
 A store is as durable as its weakest master. Only a server that syncs its append-only file before it answers
 (`appendonly yes`, `appendfsync always`) and that no replica can replace keeps acknowledged writes in a power
@@ -22,13 +22,13 @@ from .target import RedisTarget
 __all__ = ["RedisSettings", "claim_layout", "described", "settings", "weakest"]
 
 LEAST_VERSION = (7, 0)
-"""Older versions know no script flags, and might abort a script halfway."""
+"""Older versions do not support script flags, and might abort a script halfway."""
 
 _WANTED = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save", "maxmemory-policy")
 
 
 class RedisSettings(Struct, frozen=True, kw_only=True):
-    """The settings of one server; one that it does not reveal is empty."""
+    """The settings of one server; a setting that it does not reveal is empty."""
 
     program: str
     version: str
@@ -59,7 +59,7 @@ class RedisSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledged write means."""
+        """The durability of an acknowledged write."""
         return "best_effort" if self.shortcomings else "fsync"
 
 
@@ -69,7 +69,7 @@ def weakest(found: Iterable[RedisSettings]) -> Durability:
 
 
 def described(found: Sequence[RedisSettings]) -> dict[str, str]:
-    """Return settings for people to read; where masters differ, all values."""
+    """Return settings for people to read; if masters differ, all values."""
 
     def values(name: str) -> str:
         return ", ".join(sorted({str(getattr(one, name)) or "unknown" for one in found}))
@@ -120,7 +120,7 @@ async def claim_layout(server: Server) -> None:
 async def _asked(server: Server, node: Any) -> RedisSettings:
     info = _mapping(await server.ask("INFO", node=node))
     if info.get("cluster_enabled") == "1" and not server.is_cluster:
-        # Found only by a redirection otherwise, which a key on this node does not cause.
+        # Otherwise only a redirection would reveal this, and a key on this node does not cause one.
         raise StoreUnavailable(f"{server.name} is a node of a Cluster; write redis+cluster:// in the URL")
     configured = await _configuration(server, node)
     name = "valkey" if "valkey_version" in info else "redis"
@@ -168,7 +168,7 @@ def _check(one: RedisSettings, target: RedisTarget) -> None:
 
 
 def _mapping(answer: Any) -> dict[str, str]:
-    """Return names and values as texts, whatever form the client library returns."""
+    """Return names and values as strings, from any form that the client library returns."""
     if isinstance(answer, bytes):
         lines = (line.partition(":") for line in answer.decode(errors="replace").splitlines())
         return {name: value for name, colon, value in lines if colon}

@@ -1,8 +1,8 @@
-"""The Redis store: the same promises as any other store, and durable as far as the server is configured.
+"""The Redis store: the same promises as any other store, and as durable as the server is configured to be.
 
-`RedisStore` implements all six ports. Every change is one Lua script on the server, so it is atomic; what
-scripts read and write is in `layout`, the log in `log`, the outbox in `outbox`. Sessions never get a time to
-live: one that expired before it was offloaded would be lost.
+`RedisStore` implements all six ports. Every change is one Lua script on the server, so it is atomic. `layout`
+describes the keys that scripts read and write; the log is in `log`, the outbox in `outbox`. Sessions never
+get a time to live: a session that expired before it was offloaded would be lost.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ class RedisStore:
         self._losses = LossDetector(0 if self.durability == "fsync" else MAX_SESSIONS)
 
     async def close(self) -> None:
-        """Finish what was begun and close the connections."""
+        """Finish pending work and close the connections."""
         await self._appends.batches.close()
         await self._server.close()
 
     # Log
 
     async def commit(self, change: Change) -> Receipt:
-        """Apply a change as a whole, or raise the first check that fails and change nothing."""
+        """Apply a change as a whole, or raise the error of the first failed check and change nothing."""
         return await log.commit(self._server, self._appends, self._losses, change)
 
     async def read(
@@ -100,15 +100,15 @@ class RedisStore:
         newest: bool = False,
         kinds: Sequence[str] | None = None,
     ) -> list[Row]:
-        """Return the entries of a span in order; with a limit the first ones, or the newest."""
+        """Return the entries of a span in order; ``limit`` selects the first ones, or the newest."""
         return await log.read(self._server, at, span, limit=limit, newest=newest, kinds=kinds)
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
-        """Return the entries that have one of these ids, in the order of the log."""
+        """Return the entries with these ids, in log order."""
         return await log.find(self._server, at, ids)
 
     async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-        """Return the newest entry of each kind on a path, whose newest span comes first."""
+        """Return the newest entry of each kind on a path; its newest span comes first."""
         return await log.newest(self._server, at, spans, kinds)
 
     async def branches(self, at: Address) -> list[BranchRow]:
@@ -116,7 +116,7 @@ class RedisStore:
         return await log.branches(self._server, at)
 
     async def ahead(self, at: Address, kinds: Sequence[str]) -> tuple[SessionRow, Ahead]:
-        """Return a session, and a log that knows what is usually read of it."""
+        """Return a session, and its log with the rows that are usually read already loaded."""
         known = self._losses.known(at)
         flat, rows, marks = await log.ahead(self._server, at, kinds)
         row = session(at, flat)
@@ -135,7 +135,7 @@ class RedisStore:
     ) -> list[Hit]:
         """Return the entries that contain all the words, newest first, starting after a mark.
 
-        Only the newest 10,000 entries after the mark are looked at.
+        Only the newest 10,000 entries after the mark are scanned.
         """
         which: dict[str, Any] = {"user": user, "session": session, "before": before, "limit": limit}
         return await search(self._server, tenant, words, **which)
@@ -143,11 +143,11 @@ class RedisStore:
     # Feed
 
     async def since(self, at: Address, id: str | None, *, limit: int) -> list[Row]:
-        """Return the entries of a session, on all branches, that were written after one of them."""
+        """Return the entries of a session, on all branches, that were written after a given one."""
         return await feed.since(self._server, at, id, limit)
 
     async def feed(self, tenant: str, cursor: str, *, limit: int) -> FeedPage:
-        """Return the entries of all sessions of a tenant after a cursor; an empty one is the beginning."""
+        """Return the entries of all sessions of a tenant after a cursor; start at the beginning if empty."""
         return await feed.feed(self._server, tenant, cursor, limit)
 
     async def feed_end(self, tenant: str) -> str:
@@ -213,7 +213,7 @@ class RedisStore:
     async def _page_of_user_by_activity(
         self, tenant: str, user: str, which: Filter, after: PageMark | None, limit: int
     ) -> list[SessionRow]:
-        """Sort the sessions of a user: there is a list by activity only of all sessions of a tenant."""
+        """Sort the sessions of a user by activity; only a tenant as a whole has such a list."""
         listed = MergedList(self._server, b"u" + named(tenant) + named(user))
         rows = await self._first(tenant, listed, MOST, lambda row: _matches(row, which))
         found = [row for row in rows if after is None or row.mark("active") < after]
@@ -229,7 +229,7 @@ class RedisStore:
         idle: int | None = None,
         expected: dict[str, Any] | None = None,
     ) -> SessionRow:
-        """Change what is given and keep the rest; raise `Conflict` if meta is not what is expected."""
+        """Change the given fields and keep the rest; raise `Conflict` if meta is not as expected."""
         changes = {
             b"title": None if title is None else text(title),
             b"tags": None if tags is None else msgspec.json.encode(sorted(set(tags))),
@@ -247,7 +247,7 @@ class RedisStore:
                 raise refusal(at, answer)
 
     async def _known_meta(self, at: Address, expected: dict[str, Any]) -> bytes:
-        """Return the bytes of the metadata, which must be unchanged when it is written."""
+        """Check the metadata, and return its bytes; they must be unchanged at the time of the write."""
         (flat,) = await self._server.run(script("hashes"), [session_key(at, b"row")], twice=True)
         if not flat:
             raise refusal(at, [b"absent"])
@@ -255,7 +255,7 @@ class RedisStore:
         return bytes(dict(zip(flat[::2], flat[1::2], strict=True))[b"meta"])
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        """Return sessions that were idle for too long, without a message and without a lease."""
+        """Return sessions that have been idle for too long, with neither a message nor a lease."""
         listed = MergedList(self._server, b"e" + named(tenant))
         return await self._first(tenant, listed, limit, lambda row: row.is_idle(now), until=moment(now + 1))
 
@@ -264,7 +264,7 @@ class RedisStore:
         asked = [named(at.tenant), text(at.session)]
         answer = await self._server.run(script("remove"), session_keys(at), asked)
         self._losses.forget(at)
-        await log.sweep(self._server, at)  # also what an interrupted removal left
+        await log.sweep(self._server, at)  # also cleans up after an interrupted removal
         if answer[0] != b"gone":
             raise refusal(at, answer)
         entries, branches, keys, parcels = map(int, answer[1:])
@@ -279,7 +279,7 @@ class RedisStore:
         *,
         until: bytes = END,
     ) -> list[SessionRow]:
-        """Return the first sessions of a list that are wanted; what was removed meanwhile is left out."""
+        """Return the first wanted sessions of a list; skip those that were removed in the meantime."""
         found = list[SessionRow]()
         while len(found) < limit:
             members = [member.rest for member in await listed.some(PAGE) if member.rest < until]
@@ -317,7 +317,7 @@ class RedisStore:
         await self._outbox.delivered(id)
 
     async def failed(self, id: str, *, error: str, due: int | None) -> None:
-        """Record why a delivery failed and when to try again; without a time the parcel is parked."""
+        """Record why a delivery failed and when to try again; park the parcel if ``due`` is None."""
         await self._outbox.failed(id, error=error, due=due)
 
     async def parcels(
@@ -333,7 +333,7 @@ class RedisStore:
     # Leases: part of the session's row
 
     async def acquire(self, at: Address, *, holder: str, until: int, now: int) -> Lease:
-        """Take the lease with a fence higher than any before, or raise `Busy` while another one is live."""
+        """Acquire the lease with a higher fence than ever before, or raise `Busy` while another is live."""
         answer = await self._lease(at, b"acquire", text(holder), _time(until), _time(now), b"")
         if answer[0] == b"busy":
             whose = answer[1].decode(errors="replace") or "another worker"
@@ -352,12 +352,12 @@ class RedisStore:
         return Lease(fence=lease.fence, until=until)
 
     async def release(self, at: Address, lease: Lease, *, now: int) -> None:
-        """Release a lease, which counts as activity until then; do nothing if another worker took over."""
+        """Release a lease, which counts as activity until now; do nothing if another worker took over."""
         whose = (named(at.tenant), text(at.session))
         await self._lease(at, b"release", b"", b"0", _time(now), _fence(lease), *whose)
 
     async def _lease(self, at: Address, action: bytes, *asked: bytes) -> list[bytes]:
-        # If the answer is lost, a second attempt would find its own lease and take it for another worker's.
+        # If the answer is lost, a second attempt would mistake its own lease for that of another worker.
         twice = action != b"acquire"
         answer: list[bytes] = await self._server.run(
             script("lease"), session_keys(at), [action, *asked], twice=twice
@@ -368,15 +368,15 @@ class RedisStore:
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledgement meant when the store was opened."""
+        """The durability of an acknowledged write, according to the settings that were read last."""
         return weakest(self._settings)
 
     def lost(self, at: Address) -> str:
-        """Return what is known to be lost of a session, for people to read; empty if nothing is."""
+        """Describe what is known to be lost of a session; return an empty string if nothing is."""
         return self._losses.loss(at)
 
     async def time(self) -> int | None:
-        """Return the server's time in milliseconds; that of one master of a Cluster."""
+        """Return the server's time in milliseconds; on a Cluster, the time of one master."""
         node, *_ = await self._server.nodes()
         seconds, rest = await self._server.ask("TIME", node=node)
         return int(seconds) * 1_000 + int(rest) // 1_000
@@ -394,9 +394,9 @@ class RedisStore:
         }
 
     async def scrub(self) -> bool:
-        """Return False: what was removed is in the server's files until it rewrites them.
+        """Return False: removed data stays in the server's files until it rewrites them.
 
-        `BGREWRITEAOF` and `BGSAVE` do that. They write all data again, so they are left to whoever runs the
+        `BGREWRITEAOF` and `BGSAVE` do that. They rewrite all data, so they are left to the operator of the
         server, as are replicas and backups.
         """
         return False

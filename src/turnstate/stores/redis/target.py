@@ -24,7 +24,7 @@ from ..values import Durability
 __all__ = ["RedisTarget", "parsed"]
 
 TIMEOUT = 3.0
-"""Seconds to wait for an answer, so that an error comes within five."""
+"""Seconds to wait for an answer; short enough to raise an error within five."""
 
 _PORT = 6379
 

@@ -1,6 +1,6 @@
 """Verification of everything on a server: every session by the shared rules, then the lists of every bucket.
 
-What only this store has is checked here: the fields of a session's hash, the ends that branches carry, and
+This module checks what only this store has: the fields of a session's hash, the stored ends of branches, and
 the lists by which sessions and entries are found.
 """
 
@@ -40,7 +40,7 @@ _DEFAULTS |= dict.fromkeys((b"seq", b"total"), b"0") | {b"counter": text(DEFAULT
 _NUMBERS = frozenset(name for name, value in _DEFAULTS.items() if value.isdigit()) | {b"ended"}
 _SIGNED = (b"total", b"version")  # a session that is still being imported may begin below zero
 _JSON: dict[bytes, Any] = {b"tags": list[str], b"meta": dict[str, Any]}
-_ONLY = 0  # a view has one session, so rules need no number to tell it from others
+_ONLY = 0  # a view has only one session, so rules need no number for it
 
 _SCANNED = 500
 _KEY = re.compile(rb"\{ts:(\d+)\}:(row|branch|entry|body|id|asked|word|own|aside|gone):(\d+):(.*)", re.DOTALL)
@@ -66,7 +66,7 @@ async def verified(server: Server, *, repair: bool, recount: Recount | None = No
 
 
 async def _filled(server: Server) -> list[int]:
-    """Return the buckets that have a list or an outbox; most of a small store's have neither."""
+    """Return the buckets that have a list or an outbox; in a small store most have neither."""
     counts = await server.ask_all(
         [("EXISTS", key(bucket)) for bucket in range(BUCKETS) for key in (index_key, parcel_key)]
     )
@@ -107,14 +107,14 @@ async def _inspect_key(
 
 
 async def _is_at_rest(server: Server, key: bytes) -> bool:
-    """Return True if no process sweeps what a removal left."""
+    """Return True if no process is sweeping the remains of a removal."""
     before = await server.ask("HLEN", key)
     await asyncio.sleep(PAUSE)
     return bool(before) and before == await server.ask("HLEN", key)
 
 
 async def _session_findings(view: SessionView, *, repair: bool, recount: Recount | None) -> list[Finding]:
-    """Check a session; one that is removed meanwhile has no faults."""
+    """Check a session; one that is removed in the meantime has no faults."""
     findings = list[Finding]()
 
     async def inspect(rule: Callable[[Inspection], Check[T]]) -> T:
@@ -140,7 +140,7 @@ async def _session_findings(view: SessionView, *, repair: bool, recount: Recount
 
 
 def _inspect_fields(case: Inspection, at: Address) -> Check[None]:
-    """Check that the fields of a session are there and can be read; its counter has a rule of its own."""
+    """Check that the fields of a session exist and can be read; its counter has its own rule."""
     fields = dict((yield from asked("fields")))
     whose = {b"tenant": text(at.tenant), b"id": text(at.session)}
     for name, default in (_DEFAULTS | whose).items() if fields else ():
@@ -174,7 +174,7 @@ def _set_aside(name: bytes, value: bytes) -> Edit:
 
 
 def _inspect_page(case: Inspection, stretch: Stretch, view: SessionView) -> Check[Stretch]:
-    """Check a page of entries, and that each of them is found by its id, its kind and its words."""
+    """Check a page of entries, and that each of them can be found by its id, its kind and its words."""
     readable = list[Description]()
 
     own_words = list[bytes]()
@@ -214,7 +214,7 @@ def _relist(case: Inspection, line: Description, fault: str, edit: Edit) -> None
 
 
 def _inspect_ends(case: Inspection) -> Check[None]:
-    """Check the ends that branches other than the head carry, and the number of branches."""
+    """Check the stored ends of all branches but the head's, and the number of branches."""
     lineage = yield from Lineage.read(_ONLY)
     ends = yield from lineage.ends()
     for branch, tip in (yield from asked("tips", key=_ONLY)):
@@ -233,7 +233,7 @@ def _inspect_ends(case: Inspection) -> Check[None]:
 
 
 def _inspect_ids(case: Inspection) -> Check[None]:
-    """Check that no id belongs to an entry that is not there; that each entry has its id was checked."""
+    """Check that no id belongs to a missing entry; that each entry has its id was checked before."""
     ids, entries = yield from asked("sizes")
     for id, place in (yield from asked("hash", kind=b"id")) if ids > entries else ():
         line = yield from asked("line", place=place)
@@ -246,7 +246,7 @@ def _inspect_ids(case: Inspection) -> Check[None]:
 
 
 def _inspect_listing(case: Inspection) -> Check[None]:
-    """Check that a session is listed; when it expires may change at any moment, so that is asked twice."""
+    """Check twice that a session is listed, since the time at which it expires may change at any moment."""
     missing = set((yield from asked("unlisted")))
     for member in missing & set((yield from asked("unlisted")) if missing else ()):
         if case.found("it is missing from a list of sessions", done="listed again"):

@@ -1,7 +1,7 @@
-"""Checks of the lists of a bucket and its outbox: what they name exists, and every parcel is listed.
+"""Checks the lists of a bucket and its outbox: what they name exists, and every parcel is listed.
 
-Members that lead nowhere are removed; nothing is lost with them. Lists change during the check, so a member
-is stale only if it is found so twice.
+Members that lead nowhere are removed, which loses nothing. Lists change during the check, so a member is
+stale only if two checks find it so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class BucketInspection:
         self._keys, self._repair = keys, repair
 
     async def found(self, fault: str, *, done: str, edits: Sequence[Edit], id: str = "") -> Finding:
-        """Repair a fault if asked to, and return what was found."""
+        """Repair a fault if requested, and return the finding."""
         if not (self._repair and await mend(self.server, self._keys, edits)):
             done = ""
         return Finding(tenant=self.at.tenant, session=self.at.session, id=id, fault=fault, done=done)
@@ -70,7 +70,7 @@ async def _stale(case: BucketInspection, bucket: int, members: Sequence[bytes]) 
 
 
 class _Place(NamedTuple):
-    """Where a member leads: what to ask there, and whether the answer is what the member promises."""
+    """Where a member leads: what to ask there, and whether the answer matches the member."""
 
     at: Address
     question: tuple[bytes | str, ...]

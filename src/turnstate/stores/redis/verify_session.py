@@ -1,9 +1,9 @@
 """One session on the server, as the rules of `stores/verify` see it.
 
-The rules ask for rows by the names of SQL statements; `SessionView` answers these from hashes. Row and
-branches are read at one moment, and the log is append-only, so whatever is read of the entries up to there
-belongs to that moment. A repair is one script, which does nothing if the session was removed or, for
-repairs of branches and head, if the head moved meanwhile.
+The rules ask for rows by the names of SQL statements; `SessionView` answers from hashes. The row and the
+branches are read atomically, and the log is append-only, so the entries up to there belong to the same
+state, even if they are read later. A repair is one script, which does nothing if the session was removed
+or, for repairs of branches and head, if the head has moved in the meantime.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["Edit", "SessionView", "kind_member", "mend", "word_members"]
 T = TypeVar("T")
 
 Edit = tuple[bytes, ...]
-"""A command, the kind of its key (`entry`, `index` and so on), and what follows the key."""
+"""A command, the kind of its key (`entry`, `index` and so on), and the arguments after the key."""
 
 _SCANNED = 1_000
 _NO_CHECKSUM = -1
 _OF_HEAD = frozenset(
     ("set_head", "set_tip", "set_count", "remake_branch", "set_origin", "set_former", "list_session")
 )
-"""Repairs that an append could contradict."""
+"""Repairs that a concurrent append could contradict."""
 
 
 class _Extent(Struct):
@@ -45,7 +45,7 @@ class _Extent(Struct):
 
 
 class SessionView:
-    """Answers what rules ask of one session, and applies their repairs."""
+    """Answers the questions of rules about one session, and applies their repairs."""
 
     def __init__(self, server: Server, at: Address) -> None:
         self.server, self.at, self.keys = server, at, session_keys(at)
@@ -53,7 +53,7 @@ class SessionView:
         self.row: SessionRow | None = None
         self._branches: dict[bytes, bytes] = {}
         self._extents: dict[int, _Extent] = {}
-        self._lines: dict[bytes, bytes | None] = {}  # of the entries that were read last, by their places
+        self._lines: dict[bytes, bytes | None] = {}  # of the entries that were read last, by place
         self._bodies: dict[bytes, bytes | None] = {}
         self._asked: dict[bytes, bytes] = {}
         self._refused, self._first_born = False, b""
@@ -61,7 +61,7 @@ class SessionView:
     async def inspect(
         self, check: Callable[[Inspection], Check[T]], *, repair: bool, recount: Recount | None = None
     ) -> tuple[T, list[Finding]]:
-        """Run a rule; if it finds something that is to be repaired, run it again and repair."""
+        """Run a rule; if it finds faults and ``repair`` is set, run it again and repair them."""
 
         async def run(*, mends: bool) -> tuple[T, list[Finding]]:
             case = Inspection(self._checksum, mends=mends, at=self.at, recount=recount)
@@ -74,15 +74,15 @@ class SessionView:
         return await run(mends=True) if found and repair else (result, found)
 
     async def is_same(self) -> bool:
-        """Return True if the session was not removed since it was first read, nor created again."""
+        """Return True if the session was neither removed nor created again since it was first read."""
         born = await self.server.ask("HGET", self._key(b"row"), b"born")
         return born is not None and (not self._first_born or born == self._first_born)
 
     async def refresh(self) -> None:
-        """Read row and branches, and which entries there are.
+        """Read the row and the branches, and find out which entries exist.
 
-        The entries are listed first. What was appended before the row was read is added afterwards, so an
-        entry beyond the end that the row names is a fault and not an append.
+        The entries are listed first. Entries appended before the row was read are added afterwards, so an
+        entry beyond the end that the row names is a fault, and not a concurrent append.
         """
         self._extents = await self._scanned()
         await self.read_row()
@@ -100,7 +100,7 @@ class SessionView:
                     break
 
     async def read_row(self) -> None:
-        """Read row and branches at one moment."""
+        """Read the row and the branches atomically."""
         keys = [self._key(b"row"), self._key(b"branch")]
         row, branches = await self.server.run(script("hashes"), keys, twice=True)
         self.fields, self._branches = _pairs(row), _pairs(branches)
@@ -188,7 +188,7 @@ class SessionView:
 
     async def _stray_keys(self, key: int, limit: int) -> list[tuple[bytes, int, int]]:
         (flat,) = await self.server.run(script("hashes"), [self._key(b"asked")], twice=True)
-        await self.read_row()  # after the keys, so that it knows what they were answered with
+        await self.read_row()  # after the keys, so that it covers the entries in their receipts
         self._known_row()
         self._asked, found = _pairs(flat), list[tuple[bytes, int, int]]()
         promised = self._promised()
@@ -204,12 +204,12 @@ class SessionView:
         return found[:limit]
 
     async def _tips(self, key: int) -> list[tuple[int, tuple[int, int] | None]]:
-        """Return the ends that branches other than the head say they have."""
+        """Return the stored ends of all branches but the head's."""
         ids, own = sorted(map(int, self._numbers())), self._known_row().branch
         return [(id, _tip(self._branches.get(b"t%d" % id, b""))) for id in ids if id != own]
 
     async def _count(self, key: int) -> list[tuple[int, int]]:
-        """Return the number of branches that the row says, and that of the newest branch."""
+        """Return the number of branches in the row, and the number of the newest branch."""
         return [(int(self.fields.get(b"branches", b"0")), max(map(int, self._numbers()), default=1))]
 
     async def _fields(self) -> list[tuple[bytes, bytes]]:
@@ -217,11 +217,11 @@ class SessionView:
         return list(self.fields.items())
 
     async def _sizes(self) -> list[int]:
-        """Return the number of ids and of entries, in this order: entries are never fewer later on."""
+        """Return the number of ids and of entries, read in this order: entries never become fewer."""
         return [await self.server.ask("HLEN", self._key(kind)) for kind in (b"id", b"entry")]
 
     async def _unlisted(self) -> list[bytes]:
-        """Return the members of lists that should lead to the session and are missing."""
+        """Return the missing list members that should lead to the session."""
         await self.read_row()
         row, tenant, id = self._known_row(), named(self.at.tenant), text(self.at.session)
         members = [b"d" + tenant + moment(row.created) + id, b"a" + tenant + moment(row.active) + id]
@@ -250,11 +250,11 @@ class SessionView:
         return absent
 
     def described(self, place: bytes) -> Description | None:
-        """Return the description of an entry that was read last."""
+        """Return the description of one of the entries that were read last."""
         return described(self._lines.get(place) or b"")
 
     def _promised(self) -> dict[int, int]:
-        """Return the last number of every branch, as row and branches say."""
+        """Return the last sequence number of every branch, according to the row and the branches."""
         tips = {id: _tip(self._branches.get(b"t%d" % id, b"")) for id in map(int, self._numbers())}
         ends = {id: tip[0] for id, tip in tips.items() if tip}
         return ends | ({self.row.branch: self.row.seq} if self.row else {})
@@ -396,7 +396,7 @@ class SessionView:
 async def mend(
     server: Server, keys: Sequence[bytes], edits: Sequence[Edit], *, born: bytes = b"", head: bytes = b""
 ) -> bool:
-    """Apply edits in one script; return False if the session, or its head, is no longer what was read."""
+    """Apply edits in one script; return False if the session is another one by now, or its head has moved."""
     arguments = [born, head if born else b""]
     for command, kind, *rest in edits:
         number = keys.index(key_of(keys, kind)) + 1
@@ -415,7 +415,7 @@ def kind_member(line: Description) -> bytes:
 
 
 def word_members(at: Address, user: str | None, line: Description) -> list[bytes]:
-    """Return the members of a bucket's lists that lead to an entry; a note of a repair is in none."""
+    """Return the members of a bucket's lists that lead to an entry; a repair's note is in no list."""
     if not line.stamp:
         return []
     rest = b"%s:%s:%s" % (moment(line.stamp), line.place, text(at.session))
@@ -424,7 +424,7 @@ def word_members(at: Address, user: str | None, line: Description) -> list[bytes
 
 
 def _columns(place: bytes, line: bytes | None, body: bytes | None) -> tuple[Any, ...]:
-    """Return an entry as rules expect it; what is not an entry of that place matches no checksum."""
+    """Return an entry as rules expect it; anything that is not an entry of that place matches no checksum."""
     known, (id, seq) = described(line or b""), map(int, place.split(b":"))
     if known is None:
         return place, seq, f"unreadable-{id}-{seq}", MESSAGE, body or b"", 0, 0, _NO_CHECKSUM
