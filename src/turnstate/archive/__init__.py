@@ -1,9 +1,9 @@
-"""Archives: complete sessions in a file, and from there into any store.
+"""Archives: complete sessions in a file, which can be imported into any store.
 
-An archive is JSON Lines, readable for people and `grep`: a header, then each session with its branches
-and entries, then an end. It has everything of a session: ids, order, branches, epochs, decisions, tokens
-and times. What belongs to one store is not included: leases, idempotency keys, parcels that wait for
-delivery. A session that is exported, imported elsewhere and exported again gives the same bytes.
+An archive is JSON Lines, readable by people and `grep`: a header, then each session with its branches and
+entries, then an end line. It contains everything about a session: ids, order, branches, epochs, decisions,
+tokens and times. It does not contain what belongs to one store: leases, idempotency keys, and parcels that
+wait for delivery. Exporting a session, importing it elsewhere and exporting it again yields the same bytes.
 """
 
 from .adopt import Transcript, adopt, adopt_state, conversation

@@ -1,7 +1,7 @@
-"""Adopts a conversation of another program as a session, and reads a session as a transcript.
+"""Adopts a conversation from another program as a session, and reads a session as a transcript.
 
 A session is written in one transaction. Ids are derived from the document and its position in the file,
-so that the same file always gives the same sessions.
+so that the same file always yields the same sessions.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def adopt(
     counter: str = "o200k_base",
     skip_existing: bool = False,
 ) -> ImportResult:
-    """Create a session from messages; leading system messages become its prompt, and a summary stays one."""
+    """Create a session from messages; leading system messages become its prompt, and summaries are kept."""
     row = SessionRow(
         tenant=tenant,
         id=checked(id, "a session id"),
@@ -92,9 +92,9 @@ async def adopt_state(
     user: str | None = None,
     skip_existing: bool = False,
 ) -> ImportResult:
-    """Turn a conversation state into a session, under its id, all of it or nothing.
+    """Turn a conversation state into a session with the same id, all or nothing.
 
-    It becomes a session in memory first, whose archive is then restored.
+    The state first becomes a session in memory, whose archive is then restored.
     """
     async with SessionManager(MemoryStore(), tenant=tenant) as sessions:
         session = await sessions.create(id=state.conversation_id, title=title, user=user)
@@ -103,7 +103,7 @@ async def adopt_state(
             encode_line(line).encode()
             async for line in archive(sessions.store, _only(Address(sessions.tenant, session.id)))
         ]
-    for bundle in bundles(lines):  # one, whose entries are read while it is restored
+    for bundle in bundles(lines):  # only one; its entries are read while it is restored
         restored = await restore(store, tenant, bundle, now=wall_clock(), skip_existing=skip_existing)
     return restored
 
@@ -124,7 +124,7 @@ async def _records(messages: Sequence[Message], counter: str) -> list[Record]:
 
 
 def _named(record: Record, place: int) -> Record:
-    """Return the record with an id that is the same every time; messages have theirs."""
+    """Return the record with an id that is the same every time; messages keep their own."""
     if record.kind == "message":
         return record
     return structs.replace(record, id=ids.derived_id(place, record.body))
@@ -142,7 +142,7 @@ _UNLIMITED = 1 << 62  # tokens: outputs are not shortened
 class Transcript(Struct, frozen=True):
     """The messages from the root to the head, with the prompt and bootstrap before them.
 
-    ``counts`` has the tokens of those that were counted in the counter in force at the head.
+    ``counts`` has the token counts of the messages that were counted with the counter in force at the head.
     """
 
     head: Head

@@ -1,7 +1,7 @@
 """Exports sessions as the lines of an archive, page by page.
 
-A log only grows. So it is enough to read the session and the tips of its branches consistently once:
-what is read up to those tips later is what was there then.
+A log only grows, so it is enough to read the session and the tips of its branches consistently once:
+the entries up to those tips stay the same.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def _session_view(store: Store, at: Address) -> _SessionView:
 
 
 async def _entries(log: Log, at: Address, span: Span) -> AsyncIterator[ArchivedEntry]:
-    """Yield a line for every sequence number of a branch, also where nothing can be read."""
+    """Yield a line for every sequence number of a branch, even if there is nothing to read."""
     seq = span.first
     while seq <= span.last:
         rows = await log.read(at, Span(span.branch, seq, span.last), limit=PAGE)

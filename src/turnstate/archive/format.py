@@ -1,6 +1,6 @@
 """The lines of an archive, as values and as bytes.
 
-The body of an entry is in its line as it is in the log, byte for byte. An entry whose bytes are damaged
+The line of an entry contains its body as it is in the log, byte for byte. An entry whose bytes are damaged
 has a line without a body, and perhaps without an id: it keeps its place, so that the entries after it
 keep theirs.
 """
@@ -33,7 +33,7 @@ __all__ = [
 VERSION = 1
 
 MAX_LINE_BYTES = 1 << 30
-"""The most bytes of a line; any entry that SQLite can store fits."""
+"""The maximum size of a line; any entry that SQLite can store fits."""
 
 Number = Annotated[int, Meta(ge=0, lt=1 << 53)]
 Ordinal = Annotated[int, Meta(ge=1, lt=1 << 53)]
@@ -71,7 +71,7 @@ class ArchivedSession(_ArchiveLine, frozen=True, kw_only=True, tag="session", ta
     ended: Number | None = None
     reason: str = ""
     branches: Ordinal = 1
-    is_state: bool = False  # of a user or of the tenant, and no conversation
+    is_state: bool = False  # the state of a user or of the tenant, not a conversation
 
 
 class ArchivedBranch(_ArchiveLine, frozen=True, kw_only=True, tag="branch", tag_field="type"):
@@ -123,7 +123,7 @@ def encode_line(line: Header | ArchiveLine) -> str:
 
 
 def read_header(data: bytes) -> Header:
-    """Parse the first line of an archive. Raise InvalidPayload if it is not one."""
+    """Parse the first line of an archive. Raise InvalidPayload if it is not a header."""
     try:
         value = strict_json.read(data)
     except MalformedJSON:

@@ -1,7 +1,7 @@
 """Reads an archive session by session, entry by entry, and trusts nothing in it.
 
 Every line is checked for its shape, its position, and what the lines before it announced; an error names
-the number of the first invalid one. Only the branches of one session and the ids of its entries are held
+the number of the first invalid line. Only the branches of one session and the ids of its entries are kept
 in memory.
 """
 
@@ -61,7 +61,7 @@ class Bundle:
 
 
 def bundles(lines: Iterable[bytes]) -> Iterator[Bundle]:
-    """Read the sessions of an archive, given line by line. Raise InvalidPayload at once if it is not one."""
+    """Read the sessions of an archive from its lines. Raise InvalidPayload immediately without a header."""
     return _bundles(_LineReader(lines))
 
 
@@ -76,7 +76,7 @@ def _bundles(numbered: _LineReader) -> Iterator[Bundle]:
         found = Bundle(session, _branches(session, numbered), numbered)
         yield found
         for _ in found.entries():
-            pass  # entries that the caller did not read are checked all the same
+            pass  # entries that the caller did not read are checked anyway
         count += 1
     with numbered.located():
         if line.sessions != count:

@@ -1,12 +1,12 @@
-"""Imports a session of an archive into a store, whole or not at all.
+"""Imports a session of an archive into a store, all or nothing.
 
-The session is written in its original order, branch by branch, each from where it forked, in commits of
-many entries. Until the last commit, a lease without an end holds it, under a special name: no one else
-can write to it, and the next import recognizes an interrupted one and starts over. The session starts
-with a version such that it ends with its own.
+The session is written in its original order, branch by branch, each from its fork point, in commits of many
+entries. Until the last commit, a lease that never expires protects it, under a special holder name: no one
+else can write to it, and the next import recognizes an interrupted one and starts over. The initial version
+is chosen so that the session ends with its original version.
 
-An archive is not trusted: token counts are computed from the text, and nothing is allocated because a
-line announces it.
+An archive is not trusted: token counts are computed from the text, and no memory is allocated just because
+a line announces a size.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def restore(
 
 
 async def _created(store: Store, row: SessionRow, bundle: Bundle) -> Literal["known", "skipped"] | None:
-    """Create the session, again if an import was interrupted; return what is there if it exists."""
+    """Create the session, replacing an interrupted import; return the result if a complete one exists."""
     try:
         await store.create(row)
     except AlreadyExists:
@@ -88,7 +88,7 @@ async def _created(store: Store, row: SessionRow, bundle: Bundle) -> Literal["kn
 
 
 async def _is_same(store: Store, known: SessionRow, bundle: Bundle) -> bool:
-    """Return True if a stored session is the archived one; its names may differ."""
+    """Return True if a stored session is the archived one; its title and tags may differ."""
     session = bundle.session
     if (known.created, known.epoch, known.version, known.branch, known.seq) != (
         *(session.created, session.epoch, session.version, session.branch),
@@ -103,7 +103,7 @@ class _SessionImport:
 
     def __init__(self, store: Store, row: SessionRow, session: ArchivedSession) -> None:
         self._store, self._row, self._session = store, row, session
-        self._models = dict[int, list[tuple[int, ModelChange]]]()  # of each branch, with their numbers
+        self._models = dict[int, list[tuple[int, ModelChange]]]()  # by branch, with their sequence numbers
         self._head = Position(1, 0)
 
     async def begin(self, bundle: Bundle) -> Literal["known", "skipped"] | None:
@@ -128,11 +128,11 @@ class _SessionImport:
             await self._roll_back()
             raise
         lease = Lease(fence=self._row.fence, until=FOREVER)
-        # The time of the last activity stays: an import is none.
+        # Keep the time of the last activity: an import is not activity.
         await self._store.release(self._row.address, lease, now=self._row.active)
 
     async def _roll_back(self) -> None:
-        """Remove what was written, even if cancelled; what cannot be removed stays marked."""
+        """Remove what was written, even if canceled; what cannot be removed stays marked as incomplete."""
         await _finished(asyncio.ensure_future(self._remove()))
 
     async def _remove(self) -> None:

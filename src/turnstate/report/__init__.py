@@ -1,7 +1,7 @@
-"""What a session looks like: its tree of branches, what its window contains, and both as a page.
+"""Reports on a session: its tree of branches, the contents of its window, and both as an HTML page.
 
-Values first: `read_tree` and `read_context` return what is to be shown, from the log and its recorded
-decisions; the command line prints them, and `report.html` writes them as one self-contained page.
+`read_tree` and `read_context` return plain values, read from the log and its recorded decisions. The command
+line prints them, and `report.html` writes them as one self-contained page.
 """
 
 from .context import ContextReport, Decided, read_context

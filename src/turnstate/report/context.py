@@ -1,8 +1,8 @@
-"""What the window of a session contains, what it does not and why, and what a prompt cache can reuse.
+"""What the window of a session contains, what it leaves out and why, and what a prompt cache can reuse.
 
 The window is the one that the session would send next; nothing is written. Decisions come from the log,
-and requests are replayed from it, so the report needs no model. Usage that a provider reported stands
-beside the replay and is marked as reported.
+and requests are replayed from it, so the report needs no model. Usage that a provider reported is shown
+next to the replay and is marked as reported.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ CATEGORIES = {
     "immediate": "immediate",
     "free": "free",
 }
-"""The categories of a window in the order in which they are sent, and what people call them."""
+"""The categories of a window in the order in which they are sent, with their display names."""
 
 
 class Decided(Struct, frozen=True, kw_only=True):
-    """A decision of the log: its number, the time of the message before it, what was decided, and why.
+    """A decision in the log: its sequence number, the time of the message before it, what and why.
 
     ``holds`` is False if it was reverted, or if a later cut replaced it for every budget.
     """
@@ -85,14 +85,14 @@ class ContextReport(Struct, frozen=True, kw_only=True):
 
     @property
     def reuse(self) -> float | None:
-        """The part of the last requests' tokens that a prompt cache can reuse; None if there are none."""
+        """The share of the last requests' tokens that a prompt cache can reuse; None if there are none."""
         known = [one for one in self.requests if one.reused is not None]
         sent = sum(one.tokens for one in known)
         return sum(one.reused or 0 for one in known) / sent if sent else None
 
     @property
     def cached(self) -> float | None:
-        """The part of their tokens that providers read from a cache; None if none reported any."""
+        """The share of their input tokens that providers read from a cache; None if none reported any."""
         reports = [one.reported for one in self.requests if one.reported and one.reported.input]
         sent = sum(one.input for one in reports)
         return sum(one.cached for one in reports) / sent if sent else None
@@ -132,7 +132,7 @@ async def read_context(
     model: str | None = None,
     last: int = 10,
 ) -> ContextReport:
-    """Return the report on a session under a budget, or under the one that it was used with last."""
+    """Return the report on a session under a budget; by default the one that it was last used with."""
     path = await read_path(sessions.store, row)
     return await context_of(sessions, row, path, budget=budget, model=model, last=last)
 
@@ -191,7 +191,7 @@ async def _window(session: Session, path: list[PathEntry], budget: Budget) -> Wi
 def _budget(
     path: list[PathEntry], fold: Fold, given: Budget | None, model: str | None
 ) -> tuple[Budget | None, str]:
-    """Return the budget and where it comes from: given, of the last request or decision, or of a model."""
+    """Return the budget and its source: the caller, the last request or decision, or a model."""
     if given is not None:
         return given, "given"
     for _, entry in reversed(path):

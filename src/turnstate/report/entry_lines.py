@@ -1,4 +1,4 @@
-"""Log entries in words: a line for each kind that is not a message, and why a cut was made."""
+"""Log entries in words: a line for each kind that is not a message, and the reason for a cut."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cut_reason(cut: Cut) -> str:
 
 
 def described(entry: Entry) -> str:
-    """Return an entry that is not a message as one line or paragraph."""
+    """Describe an entry that is not a message in one line or paragraph."""
     match entry:
         case Prompt(text=text):
             return f"prompt: {text}"

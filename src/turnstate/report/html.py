@@ -1,4 +1,4 @@
-"""A session as one HTML page that needs nothing else: no network, no other file, no script to be readable.
+"""A session as one self-contained HTML page: no network, no other file, and readable without its script.
 
 The conversation at the head comes first, its turns folded, with cuts and their summaries where they were
 made; other branches follow, linked from the tree and from the place where they begin. A short script adds
@@ -31,15 +31,15 @@ from .tree import Mark, TreeBranch
 __all__ = ["html_page"]
 
 OPEN_TURNS = 2
-"""The newest turns, which are not folded."""
+"""The number of newest turns that are not folded."""
 
 LONG_LINES = 15
 LONG_CHARS = 1_500
-"""An output that is longer is folded on its own."""
+"""A longer output is folded on its own."""
 
 ROLES = {"user": "u", "assistant": "a", "tool": "o", "system": "s"}
 INSIDE = (Answer, Usage, Note, Mask)
-"""Entries that are shown inside of a turn; others stand between turns."""
+"""Entries that are shown inside a turn; others appear between turns."""
 
 
 def html_page(page: Page) -> Iterator[str]:
@@ -90,7 +90,7 @@ def _hash(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return text from the session as HTML that is only text."""
+    """Return text from the session as HTML that contains no markup."""
     return escape(harmless(text))
 
 
@@ -181,7 +181,7 @@ def _heading(branch: TreeBranch) -> str:
 
 
 def _forks(page: Page) -> dict[tuple[int, int], list[TreeBranch]]:
-    """Return the branches that begin beside the path, by the place that they begin at."""
+    """Return the branches that are not on the path, by the place where they begin."""
     forks = dict[tuple[int, int], list[TreeBranch]]()
     for branch in page.tree.branches:
         if branch.parent is not None and not branch.upto:
@@ -189,7 +189,7 @@ def _forks(page: Page) -> dict[tuple[int, int], list[TreeBranch]]:
     return forks
 
 
-# The conversation: turns, and what stands between them.
+# The conversation: turns, and what is between them.
 
 
 def _entries(

@@ -29,7 +29,7 @@ class Page(Struct, frozen=True, kw_only=True):
     context: ContextReport | None
 
     def others(self) -> Iterator[tuple[TreeBranch, list[PathEntry]]]:
-        """Yield the branches that are not, or not completely, on the path, with what is beside it."""
+        """Yield the branches that are not completely on the path, with their entries that are not on it."""
         for branch in self.tree.branches:
             rest = [one for one in self.entries[branch.id] if one[0].seq > branch.upto]
             if rest:
@@ -37,7 +37,7 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 async def read_page(sessions: SessionManager, row: SessionRow, *, log: Log | None = None) -> Page:
-    """Read a session for its page; `log` is the store's, or one that watches for damage."""
+    """Read a session for its page; ``log`` is the store, or a log that watches for damage."""
     log = log or sessions.store
     branches = await log.branches(row.address)
     reader, entries = TreeReader(row, branches), dict[int, list[PathEntry]]()

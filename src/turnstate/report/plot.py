@@ -1,7 +1,7 @@
 """Plots as inline SVG: tokens per request with the cuts marked, and the categories of a window as a bar.
 
-The drawing is stretched to the width of the page, so it contains lines and areas only; numbers stand
-beside it as text. Colors and widths are classes of the page's style, since its policy allows no others.
+The drawing is stretched to the width of the page, so it contains lines and areas only; numbers are text next
+to it. Colors and widths are classes of the page's stylesheet, since its security policy allows no others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["bar", "requests_plot"]
 
 WIDTH, HEIGHT = 1_000, 100
 MOST_POINTS = 800
-"""Points of the curve; of more requests, each stretch is drawn by its least and its greatest."""
+"""The most points of the curve; with more requests, each stretch is drawn by its minimum and its maximum."""
 
 
 def requests_plot(requests: Sequence[Request]) -> str:
@@ -67,7 +67,7 @@ def _y(tokens: float, top: float) -> float:
 
 
 def _chosen(requests: Sequence[Request]) -> list[int]:
-    """Return the places to draw: all, or the least and the greatest of each stretch."""
+    """Return the positions to draw: all, or the minimum and the maximum of each stretch."""
     if len(requests) <= MOST_POINTS:
         return list(range(len(requests)))
     size = 2 * len(requests) / MOST_POINTS

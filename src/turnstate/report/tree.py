@@ -1,8 +1,8 @@
 """The tree of a session: its branches, and what happened on each of them.
 
 A branch begins where its parent was forked, rewound, restored or left for a tangent. Its *marks* are the
-entries that changed what the conversation is made of: cuts and what reverted them, checkpoints, restores,
-tangents. Sequence numbers continue over a fork, so they order marks and branches alike.
+entries that changed what the conversation consists of: cuts and their reverts, checkpoints, restores and
+tangents. Sequence numbers continue across a fork, so they order both marks and branches.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MARKED = ("cut", "compaction", "revert", "checkpoint", "restore", "tangent")
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """Something that happened on a branch: its number, when, what, and in words.
+    """An event on a branch: its sequence number, time, kind and description.
 
     ``at`` is the time of the newest message before it, as text; empty if there is none.
     """
@@ -43,7 +43,7 @@ class Mark(Struct, frozen=True, kw_only=True):
 class TreeBranch(Struct, frozen=True, kw_only=True):
     """One branch: where it begins, what created it, how much is on it, and its marks.
 
-    ``upto`` is the last number of the branch that is on the path to the head; 0 if nothing of it is.
+    ``upto`` is the last sequence number of the branch that is on the path to the head; 0 if none is.
     """
 
     id: int
@@ -95,12 +95,12 @@ async def read_tree(log: Log, row: SessionRow) -> Tree:
 
 
 def own_span(branch: BranchRow) -> Span:
-    """Return the span of all entries that are on a branch itself."""
+    """Return the span of all entries of the branch itself, without those of its parents."""
     return Span(branch.id, branch.fork_seq + 1, END)
 
 
 class TreeReader:
-    """Makes the tree of a session from the rows of its branches."""
+    """Builds the tree of a session from the rows of its branches."""
 
     def __init__(self, row: SessionRow, branches: Sequence[BranchRow]) -> None:
         self.branches = branches
@@ -112,14 +112,14 @@ class TreeReader:
         self._outlines[row.branch].add(row)
 
     def tree(self) -> Tree:
-        """Return the tree of all that was added."""
+        """Return the tree of all rows that were added."""
         row, upto = self._row, {span.branch: span.last for span in spans(self.branches, self._row.head)}
         found = [self._outlines[one.id].branch(one, upto.get(one.id, 0)) for one in self.branches]
         return Tree(session=row.id, title=row.title, branch=row.branch, seq=row.seq, branches=tuple(found))
 
 
 class _Outline:
-    """What is shown of one branch; only marks, and messages whose words or time are shown, are decoded."""
+    """What is shown of a branch; decodes only marks, and messages whose words or time are shown."""
 
     def __init__(self) -> None:
         self._messages = self._last = 0
@@ -140,12 +140,12 @@ class _Outline:
                 self._first = row if self._asked or self._first is None else self._first
         elif row.kind in MARKED:
             entry = entry_of(row)
-            begins = isinstance(entry, Tangent) and entry.started  # the branch itself says so
+            begins = isinstance(entry, Tangent) and entry.started  # the branch itself already says so
             if entry is not None and not begins:
                 self._marks.append((row, entry, self._newest))
 
     def branch(self, branch: BranchRow, upto: int) -> TreeBranch:
-        """Return the branch with what was added of it."""
+        """Return the branch with what the added rows show."""
         first = message_of(self._first) if self._first else None
         return TreeBranch(
             id=branch.id,
