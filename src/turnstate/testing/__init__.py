@@ -1,9 +1,9 @@
-"""Helpers of Turnstate's own tests, shipped so that you can use them, too.
+"""Helpers from Turnstate's own tests, shipped so that you can use them, too.
 
 ``conversations`` generates agent conversations from a seed: valid, broken and long ones.
-``ScriptedModel`` is a model that replies what a test wrote for it.
+``ScriptedModel`` is a model that returns the replies that a test wrote for it.
 ``FixedClock`` is a clock that a test moves.
-``StoreContract`` tests the promises of every store: subclass it with a ``connect`` and run pytest.
+``StoreContract`` tests what every store promises: subclass it, define ``connect``, and run pytest.
 ``MemoryContract`` does the same for memory engines.
 Nothing here needs a package that Turnstate itself does not need, and nothing reads a clock.
 """

@@ -1,10 +1,10 @@
-"""Agent conversations from a seed: any number of them, and always the same ones.
+"""Agent conversations generated from a seed: any number of them, and always the same ones.
 
-`valid` writes a conversation that every provider takes once it is rendered: the user opens, every call is
-answered once, directly after its batch and before anyone else speaks. `broken` writes one that no provider
-accepts as it is, `broken_with` one with a single fault that you name. All are pure functions of their
-arguments: ids and times follow from the position, nothing asks the clock, so a seed that a failing test
-prints is all that is needed to see the failure again.
+`valid` returns a conversation that every provider accepts once it is rendered: the user speaks first, and
+every call is answered once, directly after its batch and before anyone else speaks. `broken` returns one that
+no provider accepts as it is, `broken_with` one with a single fault that you name. All are pure functions of
+their arguments: ids and times are derived from the position, and nothing reads the clock, so the seed that a
+failing test prints is enough to reproduce the failure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HEADS = (0, 1, 2)
 _HEAD_WEIGHTS = (35, 55, 10)
 
 _Plan = list[Sequence[int]]
-"""The calls of each batch of each turn: ``[[2, 1], []]`` is a turn of two batches, then one of none."""
+"""The number of calls per batch of each turn: ``[[2, 1], []]`` is a turn of two batches, then one of none."""
 
 
 def valid(seed: int, *, turns: int | None = None) -> list[Message]:
@@ -56,12 +56,12 @@ def broken_with(seed: int, fault: Fault, *, turns: int | None = None) -> list[Me
 def many(
     count: int, *, seed: int = 0, kind: Callable[[int], list[Message]] = valid
 ) -> Iterator[list[Message]]:
-    """Yield that many conversations, starting at this seed."""
+    """Yield ``count`` conversations, starting at ``seed``."""
     return (kind(seed + i) for i in range(count))
 
 
 def long_turn(seed: int, rounds: int) -> list[Message]:
-    """Return one question and its answer after many rounds of one call and one result."""
+    """Return one question, followed by many rounds of one call and one result."""
     draft = _Draft(seed, _rng(seed))
     draft.user(samples.question(draft.rng))
     for _ in range(rounds):
@@ -70,7 +70,7 @@ def long_turn(seed: int, rounds: int) -> list[Message]:
 
 
 class _Draft:
-    """A conversation that is being written."""
+    """A conversation in progress."""
 
     def __init__(self, seed: int, rng: Random) -> None:
         self.messages: list[Message] = []

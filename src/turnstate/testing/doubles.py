@@ -1,6 +1,6 @@
-"""Doubles for tests: a clock that a test moves, and a model that replies what a test wrote for it.
+"""Test doubles: a clock that a test moves, and a model that returns the replies that a test wrote for it.
 
-Neither uses the network, chance or real time.
+Neither uses the network, randomness or real time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _START = 1_750_000_000_000  # a day in June 2025
 
 
 class FixedClock:
-    """A clock of milliseconds since 1970, as sessions expect it, that only moves when told to."""
+    """A clock in milliseconds since 1970, as sessions expect it, that moves only when a test moves it."""
 
     def __init__(self, now: int = _START) -> None:
         self._now = now
@@ -58,7 +58,7 @@ Reply: TypeAlias = "str | Message | BaseException | Sequence[Step] | Callable[[M
 class ScriptedModel:
     """Returns one reply per request, in order, and records the requests.
 
-    ``hold`` is waited for before every reply, whatever it is.
+    Every reply waits for ``hold``, if it is given.
     """
 
     def __init__(self, *replies: Reply, name: str = "scripted", hold: Waitable | None = None) -> None:
@@ -69,7 +69,7 @@ class ScriptedModel:
 
     @property
     def left(self) -> int:
-        """The number of replies that were not requested yet."""
+        """The number of replies that have not been requested yet."""
         return max(0, len(self._replies) - len(self.requests))
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
@@ -91,14 +91,14 @@ class ScriptedModel:
                     yield TextDelta(step)
                 case BaseException():
                     raise step
-                case Value():  # an event; asking a protocol first would take longer than all the rest
+                case Value():  # an event; checking for a protocol first would take longer than all the rest
                     yield step
                 case _:
                     await step.wait()
 
 
 def _steps(reply: Reply, request: ModelRequest) -> Iterator[Step]:
-    """Return a reply as steps."""
+    """Yield the steps of a reply."""
     if callable(reply):
         yield from _steps(reply(request), request)
     elif isinstance(reply, str):
@@ -114,7 +114,7 @@ def _steps(reply: Reply, request: ModelRequest) -> Iterator[Step]:
 
 
 def _spoken(message: Message) -> Iterator[Step]:
-    """Yield the events by which a model sends a message."""
+    """Yield the events with which a model sends a message."""
     for part in message.parts:
         match part:
             case TextPart(text=text):

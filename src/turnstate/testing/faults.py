@@ -1,9 +1,9 @@
 """Faults of conversations, planted one at a time.
 
-Each fault has an ordinary cause: a window trimmed in the middle of a batch, a tool that
-crashed, a user who spoke first, a loop that wrote its messages in the wrong order. `plant` breaks only a
-batch that is still sound, so that one fault does not undo another. Every message stays a valid value;
-it is the conversation that is broken.
+Each fault has an ordinary cause: a window trimmed in the middle of a batch, a tool that crashed, a user who
+spoke first, a loop that wrote its messages in the wrong order. `plant` breaks only a batch that is still
+sound, so that one fault does not undo another. Every message stays a valid value; only the conversation is
+broken.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Batch(NamedTuple):
 
 
 def batches(messages: Sequence[Message], *, calls: int = 1) -> list[Batch]:
-    """Return the sound batches of at least that many calls."""
+    """Return the sound batches of at least ``calls`` calls."""
     found = []
     for i, message in enumerate(messages):
         if len(message.tool_calls) < calls:
@@ -94,7 +94,7 @@ class Fault(Enum):
 
 
 def plant(messages: Sequence[Message], fault: Fault, rng: Random) -> list[Message]:
-    """Return the conversation with this fault; unchanged if it has no place for it."""
+    """Return the conversation with this fault, or unchanged if it has no place for the fault."""
     if fault in _OF_THE_WHOLE:
         return _OF_THE_WHOLE[fault](list(messages), rng)
     sound = batches(messages, calls=2 if fault in _OF_PARALLEL_CALLS else 1)

@@ -1,8 +1,8 @@
 """Texts, tool calls and results of generated conversations, in many scripts and with hostile characters.
 
-Most of it is plain English about code, as most agent conversations are. The rest is what software
-tends to fail on: scripts without spaces, text that runs from right to left, letters made
-of several code points, NUL, a tokenizer's own markers, and words that look like Turnstate's own summary.
+Most of it is plain English about code, as most agent conversations are. The rest is what software tends to
+fail on: scripts without spaces, text that runs from right to left, letters made of several code points, NUL,
+a tokenizer's own markers, and words that look like Turnstate's own summary.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ _PROMPTS = (
     "あなたは慎重なコーディングエージェントです。",
 )
 
-_SPECIAL = 0.25  # of all sentences; enough that each kind turns up in any few dozen conversations
+_SPECIAL = 0.25  # share of all sentences; enough for each kind to turn up in any few dozen conversations
 
 TINY_PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAE0lEQVR42mO44KCg0HCBAYiBLAAkzgVB1gVjtAAAAABJRU5ErkJggg=="
@@ -163,7 +163,7 @@ def attachment(rng: Random) -> Content:
 
 @lru_cache(maxsize=8)
 def huge_output(lines: int) -> str:
-    """Return a log of that many lines, always the same, with no newline after the last."""
+    """Return a log of ``lines`` lines, always the same, without a trailing newline."""
     return "\n".join(
         f"2025-03-01T{i // 3600 % 24:02}:{i // 60 % 60:02}:{i % 60:02}Z {_LEVELS[i % 7]:<5} "
         f"[{_COMPONENTS[i * 31 % 5]}] request {i * 7919 % 100_000:05} took {i * 37 % 900} ms"

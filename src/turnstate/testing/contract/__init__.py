@@ -1,4 +1,4 @@
-"""The promises of every store, as tests that are part of the library: run them on your own store.
+"""What every store promises, as tests that are part of the library: run them on your own store.
 
     class TestMyStore(StoreContract):
         async def connect(self) -> Store:
@@ -8,9 +8,9 @@
         def fresh(self, tmp_path):
             self.url = f"mine:{tmp_path}"
 
-``connect`` opens an empty store and, if a test calls it again, the same one: so tests restart a store, and
-two workers share one. The tests are plain methods that need no plugin. Parts of the contract can be tested
-alone, by the class of that part.
+``connect`` opens an empty store and, if a test calls it again, the same one. This is how tests restart a
+store, and share one between two workers. The tests are plain methods that need no plugin. To test only a part
+of the contract, subclass the class of that part.
 """
 
 from __future__ import annotations
@@ -43,4 +43,4 @@ class StoreContract(
     RaceContract,
     HealthContract,
 ):
-    """All promises of a store; a subclass opens it."""
+    """Everything that a store promises; a subclass opens the store."""

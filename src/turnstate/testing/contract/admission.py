@@ -1,7 +1,7 @@
-"""The promises about what a change is checked for: in which order, and that a refusal changes nothing.
+"""What a store promises about the checks of a change: their order, and that a refusal changes nothing.
 
-Session, epoch, key, fence, expected version and head: where several fail, the first of them answers.
-A key that came before answers with the first receipt, whatever has happened to fence and version since.
+The order is session, epoch, key, fence, expected version and head: if several checks fail, the first one
+decides the error. A repeated key returns the first receipt, even if fence or version have changed since.
 """
 
 # ruff: noqa: D102 - the name of a test is its sentence
@@ -49,11 +49,11 @@ FAULTS: list[tuple[str, type[Exception], dict[str, Any]]] = [
     ("branch", NotFound, {"select": 9}),
     ("entry id", AlreadyExists, {"records": (message("new"), message("first"))}),
 ]
-"""What can be wrong with a change, in the order in which it is looked at."""
+"""What can be wrong with a change, in the order of the checks."""
 
 
 async def staged(store: Store) -> dict[str, Any]:
-    """Make a session in its second epoch, with a known key and a live lease; give what it expects."""
+    """Create a session in its second epoch, with a known key and a live lease; return a valid change."""
     await store.create(session())
     await store.commit(change(message("first"), key=Key("used", USED)))
     await store.commit(change(message("second"), next_epoch=True))

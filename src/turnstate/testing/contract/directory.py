@@ -1,4 +1,4 @@
-"""The promises about the directory: sessions are made once, listed whole, described, due and removed."""
+"""What a store promises about the directory: sessions are created once, listed, updated, due and removed."""
 
 # ruff: noqa: D102 - the name of a test is its sentence
 
@@ -33,7 +33,7 @@ __all__ = ["DirectoryContract"]
 
 
 async def listed(store: Store, which: Filter, *, order: Order = "created", limit: int = 100) -> list[str]:
-    """Return the ids of all sessions that match, page by page."""
+    """Return the ids of all matching sessions, read page by page."""
     found, after = list[str](), None
     while page := await store.page(HERE.tenant, which, order=order, after=after, limit=limit):
         holds(len(page) <= limit, "a page is no longer than asked for")
@@ -43,7 +43,7 @@ async def listed(store: Store, which: Filter, *, order: Order = "created", limit
 
 
 class DirectoryContract(Scene):
-    """Which sessions there are."""
+    """The directory of sessions."""
 
     @scenario
     async def test_a_session_is_made_with_its_first_entries(self, store: Store) -> None:
@@ -290,7 +290,7 @@ class DirectoryContract(Scene):
 
 
 async def bystander(store: Store) -> SessionRow:
-    """Make a session that has a little of everything."""
+    """Create a session with a little of everything."""
     row = await store.create(session("s2", tags=("x",), idle=1, user="u"), [message("a", words=["blue"])])
     sent = (parcel("q", at=row.address),)
     await store.commit(change(message("b"), at=row.address, key=Key("k1", b"1"), parcels=sent))

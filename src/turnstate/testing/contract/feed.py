@@ -1,4 +1,4 @@
-"""The promises about the feed: every entry once, those of a session in order, and none of them late."""
+"""What a store promises about the feed: each entry once, those of a session in order, and none too late."""
 
 # ruff: noqa: D102 - the name of a test is its sentence
 
@@ -16,7 +16,7 @@ __all__ = ["FeedContract"]
 
 
 async def since(store: Store, id: str | None, *, limit: int) -> list[str]:
-    """Return the ids of all entries of a session after one of them, page by page."""
+    """Return the ids of all entries of a session after a given one, read page by page."""
     found = list[str]()
     while rows := await store.since(HERE, id, limit=limit):
         holds(len(rows) <= limit, "a page is no longer than asked for")
@@ -26,7 +26,7 @@ async def since(store: Store, id: str | None, *, limit: int) -> list[str]:
 
 
 async def fed(store: Store, cursor: str = "", *, tenant: str = HERE.tenant, limit: int = 100) -> list[str]:
-    """Return the ids of all entries of a tenant after a cursor, page by page."""
+    """Return the ids of all entries of a tenant after a cursor, read page by page."""
     found = list[str]()
     while True:
         items, cursor = await store.feed(tenant, cursor, limit=limit)
@@ -37,7 +37,7 @@ async def fed(store: Store, cursor: str = "", *, tenant: str = HERE.tenant, limi
 
 
 class FeedContract(Scene):
-    """Following what is written."""
+    """Following new entries."""
 
     @scenario
     async def test_a_session_is_followed_over_its_branches_in_the_order_of_its_writes(

@@ -1,4 +1,4 @@
-"""The promises of a store about itself: what an acknowledgement means, and that it keeps what it has."""
+"""What a store promises about itself: how durable it is, that it keeps what it has, and isolated tenants."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["HealthContract", "TenantContract"]
 
 
 def said(id: str, text: str = "x") -> Record:
-    """Return a message as sessions write it, which verification can decode."""
+    """Return a message as sessions write it, so that verification can decode it."""
     real = Message.user(text, id=id, timestamp=UNKNOWN_TIME)
     return message(id, body=encode(real))
 
@@ -52,7 +52,7 @@ async def lived(store: Store) -> None:
 
 
 class HealthContract(Scene):
-    """What a store says of itself."""
+    """What a store says about itself, and that it keeps what it has."""
 
     @scenario
     async def test_its_durability_is_one_of_three(self, store: Store) -> None:
@@ -174,7 +174,7 @@ class HealthContract(Scene):
         asyncio.run(reopened())
 
 
-# The promise that one tenant never sees or touches what is another's, by any operation.
+# Tenants: no operation lets one tenant see or change the data of another.
 
 
 # ruff: noqa: D102 - the name of a test is its sentence
@@ -184,7 +184,7 @@ THEIRS = Address("other", HERE.session)
 
 
 async def fill(store: Store, at: Address, text: str) -> None:
-    """Make a session that has a little of everything, all of it under the same names."""
+    """Create a session with a little of everything, always under the same names."""
     row = session(at.session, tenant=at.tenant, title=text, user="u", tags=("x",), idle=5)
     await store.create(row, [said("a", f"word {text}")])
     sent = (parcel(f"{text} parcel", at=at, body=text.encode()),)
@@ -193,7 +193,7 @@ async def fill(store: Store, at: Address, text: str) -> None:
 
 
 class TenantContract(Scene):
-    """Who sees what."""
+    """The isolation of tenants."""
 
     @scenario
     async def test_another_tenants_session_is_not_found_by_any_operation(self, store: Store) -> None:

@@ -1,4 +1,8 @@
-"""The promises about leases: one writer at a time, and a fence that tells the late from the present."""
+"""What a store promises about leases and the outbox.
+
+A lease admits one writer at a time, and its fence keeps out a writer that comes too late. A parcel enters the
+outbox with its change, and can be claimed until it is delivered.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ __all__ = ["LeaseContract", "OutboxContract"]
 
 
 class LeaseContract(Scene):
-    """Who may write."""
+    """Leases and fences."""
 
     @scenario
     async def test_a_lease_has_a_fence_and_stands_in_the_session(self, store: Store) -> None:
@@ -135,7 +139,7 @@ class LeaseContract(Scene):
             await store.renew(nobody, Lease(fence=1, until=NOW), until=NOW + 10)
 
 
-# The promises about the outbox: a parcel goes in with its change, and comes out until it has arrived.
+# The outbox: a parcel enters with its change, and can be claimed until it is delivered.
 
 
 # ruff: noqa: D102 - the name of a test is its sentence
@@ -148,12 +152,12 @@ async def filled(store: Store, *dues: int) -> None:
 
 
 async def taken(store: Store, now: int, *, until: int = NOW + 10**6, limit: int = 100) -> list[str]:
-    """Return the ids of the parcels that can be claimed now."""
+    """Claim parcels, and return their ids."""
     return [one.id for one in await store.take(now, until=until, limit=limit)]
 
 
 class OutboxContract(Scene):
-    """What is to be delivered."""
+    """Parcels and their delivery."""
 
     @scenario
     async def test_parcels_go_in_with_their_change_and_not_when_it_is_refused(self, store: Store) -> None:

@@ -1,6 +1,7 @@
-"""The promises about branches: a fork copies nothing, goes on counting, and loses nothing.
+"""What a store promises about the log and its branches.
 
-A branch is a parent and a place on it; the head of a session is always the tip of one branch.
+A fork copies nothing, continues the numbering, and loses nothing. A branch is a parent and a place on it; the
+head of a session is always the tip of one branch.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = ["BranchContract", "LogContract"]
 
 
 class BranchContract(Scene):
-    """Making and selecting branches."""
+    """Creating and selecting branches."""
 
     @scenario
     async def test_a_fork_goes_on_counting_where_it_left_its_parent(self, store: Store) -> None:
@@ -135,7 +136,7 @@ class BranchContract(Scene):
                 await store.commit(change(fork=Fork(parent=1, seq=1, operation="fork"), select=1))
 
 
-# The log's promises: order without gaps, running totals, branches, and reading what was written.
+# The log: order without gaps, running totals, branches, and reading what was written.
 
 
 # ruff: noqa: D102 - the name of a test is its sentence

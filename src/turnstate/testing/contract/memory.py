@@ -1,4 +1,4 @@
-"""The promises of every memory engine, as tests that are part of the library: run them on your own engine.
+"""What every memory engine promises, as tests that are part of the library: run them on your own engine.
 
     class TestMyEngine(MemoryContract):
         async def connect(self) -> MemoryEngine:
@@ -8,8 +8,8 @@
         def fresh(self, tmp_path):
             self.address = f"{tmp_path}/memory"
 
-``connect`` opens an empty memory and, if a test calls it again, the same one. How well an engine finds
-what it is asked for is its own matter; a message is asked for here by words that it contains.
+``connect`` opens an empty memory and, if a test calls it again, the same one. How well an engine searches is
+up to the engine; these tests search for a message by words that it contains.
 """
 
 # ruff: noqa: D102 - the name of a test is its sentence
@@ -37,7 +37,7 @@ M = TypeVar("M", bound="MemoryContract")
 
 
 def said(*texts: str, prefix: str = "m") -> list[Message]:
-    """Return messages of user and assistant in turn, with the ids m1, m2, …"""
+    """Return alternating messages of user and assistant, with the ids m1, m2, …"""
     speak = (Message.user, Message.assistant)
     return [speak[n % 2](text, id=f"{prefix}{n + 1}", timestamp=TIME) for n, text in enumerate(texts)]
 
@@ -82,7 +82,7 @@ def left(messages: list[Message], *, user: User = ANN, session: str = "s1", key:
 
 
 def scenario(test: Callable[[M, MemoryEngine], Coroutine[Any, Any, None]]) -> Callable[[M], None]:
-    """Make a coroutine that takes an engine a plain test method."""
+    """Turn a coroutine that takes an engine into a plain test method."""
 
     @wraps(test)
     def run(self: M) -> None:
@@ -105,7 +105,7 @@ async def ids(engine: MemoryEngine, user: User, query: str, k: int = 99) -> list
 
 
 class _Broken:
-    """Messages whose source fails after some of them."""
+    """A source of messages that fails after some of them."""
 
     def __init__(self, messages: list[Message]) -> None:
         self._messages = messages
@@ -117,7 +117,7 @@ class _Broken:
 
 
 class MemoryContract:
-    """The promises of a memory engine; a subclass opens it."""
+    """Everything that a memory engine promises; a subclass opens the engine."""
 
     async def connect(self) -> MemoryEngine:
         """Open the memory of this test."""

@@ -1,6 +1,6 @@
-"""The promises under concurrency: no entry is lost, one racer wins, and a canceled one harms no other.
+"""What a store promises under concurrency: no entry is lost, one racer wins, cancellation harms no other.
 
-Two handles are opened on the one store, as two workers would.
+Some tests open a second handle on the same store, as a second worker would.
 """
 
 # ruff: noqa: D102 - the name of a test is its sentence
@@ -37,7 +37,7 @@ __all__ = ["RaceContract"]
 
 
 async def sound(store: Store, at: Address = HERE) -> list[str]:
-    """Claim that branch 1 has no gaps and right sums, and give the ids of its entries."""
+    """Assert that branch 1 has no gaps and correct totals, and return the ids of its entries."""
     rows = await store.read(at, Span(1, 1, END))
     equal([row.seq for row in rows], list(range(1, len(rows) + 1)), "numbers without gaps")
     total = 0
@@ -55,7 +55,7 @@ def won(outcomes: list[Receipt | BaseException]) -> list[Receipt]:
 
 
 class RaceContract(Scene):
-    """Many at once."""
+    """Concurrent requests."""
 
     @scenario
     async def test_of_fifty_that_append_at_once_none_is_lost(self, store: Store) -> None:

@@ -1,7 +1,7 @@
-"""What the tests of the contract share: a store for each test, small values, and assertions.
+"""Helpers for the contract tests: a store for each test, small values, and assertions.
 
-A test is a coroutine that gets an empty store; `scenario` makes it a plain method, so that pytest and
-unittest run it without a plugin. Assertions have a message of their own, since pytest does not rewrite the
+A test is a coroutine that gets an empty store; `scenario` turns it into a plain method, so that pytest and
+unittest run it without a plugin. Assertions have their own messages, since pytest does not rewrite the
 assertions of an installed package.
 """
 
@@ -43,10 +43,10 @@ __all__ = [
 NOW = 1_750_000_000_000
 HERE = Address("acme", "s1")
 END = 2**31 - 1
-"""After the last entry of any branch that a test creates."""
+"""A sequence number after the last entry of any branch that a test creates."""
 
 BODY = encode(Message.user("x", id="x", timestamp=UNKNOWN_TIME))
-"""The body of a message, which verification can decode."""
+"""The body of a message that verification can decode."""
 
 NOTE = encode(Note("x"))
 """The body of a note."""
@@ -58,7 +58,7 @@ class Scene:
     """Provides the stores of the tests; a subclass opens them."""
 
     async def connect(self) -> Store:
-        """Open an empty store; called again in the same test, open the same one once more."""
+        """Open an empty store; if a test calls this again, open the same store again."""
         raise NotImplementedError("give your contract a connect() that opens your store")
 
 
@@ -95,7 +95,7 @@ def session(id: str = HERE.session, **fields: Any) -> SessionRow:
 
 
 def message(id: str, *, tokens: int = 1, words: Sequence[str] = (), body: bytes = BODY) -> Record:
-    """Return an entry that is a message, with a text of these words if there are any."""
+    """Return an entry that is a message; ``words`` become its text."""
     if words:
         body = encode(Message.user(" ".join(words), id="x", timestamp=UNKNOWN_TIME))
     return Record(id=id, kind=MESSAGE, body=body, tokens=tokens)
@@ -137,20 +137,20 @@ async def path(store: Store, head: Position, at: Address = HERE) -> list[Row]:
 
 
 def equal(found: object, wanted: object, claim: str) -> None:
-    """Claim that something is as it should be."""
+    """Assert that two values are equal."""
     if found != wanted:
         raise AssertionError(f"{claim}: found {found!r:.600}, expected {wanted!r:.600}")
 
 
 def holds(truth: object, claim: str) -> None:
-    """Claim that something is true."""
+    """Assert that something is true."""
     if not truth:
         raise AssertionError(claim)
 
 
 @contextmanager
 def refused(*kinds: type[Exception], claim: str = "") -> Iterator[list[Exception]]:
-    """Claim that what happens inside is refused with one of these errors, and hand it out."""
+    """Assert that the block raises one of these errors, and add it to the list that is yielded."""
     names, errors = " or ".join(kind.__name__ for kind in kinds), list[Exception]()
     try:
         yield errors
@@ -164,7 +164,7 @@ def refused(*kinds: type[Exception], claim: str = "") -> Iterator[list[Exception
 
 @asynccontextmanager
 async def unchanged(store: Store, at: Address = HERE) -> AsyncIterator[None]:
-    """Claim that what happens inside leaves a session as it is."""
+    """Assert that the block leaves a session unchanged."""
     before = await dump(store, at)
     yield
     equal(await dump(store, at), before, f"session {at.session} must not have changed")

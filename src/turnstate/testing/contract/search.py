@@ -1,6 +1,6 @@
-"""The promises about search: all the words, newest first, page by page, and only one's own.
+"""What a store promises about search: all the words, newest first, page by page, and only one's own entries.
 
-A message is found by the words that `search_terms` cuts its text into, as soon as it was acknowledged.
+A message is found by the words that `search_terms` splits its text into, as soon as it is acknowledged.
 """
 
 # ruff: noqa: D102 - the name of a test is its sentence

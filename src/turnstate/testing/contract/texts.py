@@ -1,6 +1,6 @@
-"""The promises about texts: whatever people name things comes back as it was, and breaks nothing.
+"""What a store promises about texts: every name comes back unchanged, and breaks nothing.
 
-Names are only ever compared as a whole: nothing is folded, trimmed, taken for a pattern or for code.
+Names are only ever compared as a whole: nothing is folded, trimmed, or interpreted as a pattern or as code.
 """
 
 # ruff: noqa: D102 - the name of a test is its sentence
