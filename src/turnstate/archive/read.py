@@ -61,7 +61,7 @@ class Bundle:
 
 
 def bundles(lines: Iterable[bytes]) -> Iterator[Bundle]:
-    """Read the sessions of an archive from its lines. Raise InvalidPayload immediately without a header."""
+    """Read the sessions of an archive from its lines. Raise InvalidPayload immediately on a bad header."""
     return _bundles(_LineReader(lines))
 
 

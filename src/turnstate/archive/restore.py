@@ -88,7 +88,7 @@ async def _created(store: Store, row: SessionRow, bundle: Bundle) -> Literal["kn
 
 
 async def _is_same(store: Store, known: SessionRow, bundle: Bundle) -> bool:
-    """Return True if a stored session is the archived one; its title and tags may differ."""
+    """Return True if a stored session is the archived one; its title, tags and metadata may differ."""
     session = bundle.session
     if (known.created, known.epoch, known.version, known.branch, known.seq) != (
         *(session.created, session.epoch, session.version, session.branch),

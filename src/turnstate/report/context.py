@@ -47,7 +47,7 @@ CATEGORIES = {
 
 
 class Decided(Struct, frozen=True, kw_only=True):
-    """A decision in the log: its sequence number, the time of the message before it, what and why.
+    """A decision in the log: its number, the time of the message before it, what was decided, and why.
 
     ``holds`` is False if it was reverted, or if a later cut replaced it for every budget.
     """
@@ -92,7 +92,7 @@ class ContextReport(Struct, frozen=True, kw_only=True):
 
     @property
     def cached(self) -> float | None:
-        """The share of their input tokens that providers read from a cache; None if none reported any."""
+        """The share of input tokens that providers read from a cache; None if no usage was reported."""
         reports = [one.reported for one in self.requests if one.reported and one.reported.input]
         sent = sum(one.input for one in reports)
         return sum(one.cached for one in reports) / sent if sent else None

@@ -53,7 +53,7 @@ FAULTS: list[tuple[str, type[Exception], dict[str, Any]]] = [
 
 
 async def staged(store: Store) -> dict[str, Any]:
-    """Create a session in its second epoch, with a known key and a live lease; return a valid change."""
+    """Create a session in epoch 2 with a known key and a live lease; return the fields of a valid change."""
     await store.create(session())
     await store.commit(change(message("first"), key=Key("used", USED)))
     await store.commit(change(message("second"), next_epoch=True))
