@@ -1,9 +1,9 @@
 """The labels of checkpoints: ``0`` for the start, ``1.1`` and ``1.2`` for tools, ``1`` for their turn.
 
-Only changes of files get a number, so a turn that changed none has none. A turn that the user interrupted
-keeps its number, and the next one has the next. Labels are computed from the path of the conversation and
-stored nowhere else, so numbering continues correctly after a restore. A second start on the path, after the
-snapshots were cleaned, begins with `1` again.
+Only changes to files are numbered, so a turn that changes no files has no number. A turn that the user
+interrupts keeps its number, and the next turn gets the next one. Labels are computed from the path of the
+conversation and stored nowhere else, so numbering continues correctly after a restore. A second start on the
+path, after the snapshots were cleaned, begins at `1` again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ASIDE = "tangent"
 
 IN_PROGRESS, INTERRUPTED = "in progress", "interrupted"
 MAX_DESCRIPTION_BYTES = 60
-"""The most bytes of a description before its dots."""
+"""Maximum length of a description in bytes, without the trailing dots."""
 
 _NUMBER = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?")
 
@@ -56,9 +56,9 @@ class Numbers(Struct, frozen=True):
 
 
 class CheckpointTurn(Struct, frozen=True, kw_only=True):
-    """A turn and the tools in it; one that did not finish has the files of its last tool.
+    """A turn and the tools in it; an unfinished turn has the files of its last tool.
 
-    The counts add up what its tools changed, and what the user changed before it ended.
+    The counts add up what the tools changed and what the user changed before the turn ended.
     """
 
     label: str
@@ -73,9 +73,9 @@ class CheckpointTurn(Struct, frozen=True, kw_only=True):
 
 
 def numbers(checkpoints: Iterable[Checkpoint], *, interrupted: bool = False) -> Numbers:
-    """Return the numbers reached by the checkpoints of a path, of which the first ones may be missing.
+    """Return the numbers reached by the checkpoints of a path; the first checkpoints may be missing.
 
-    `interrupted` says that the user has spoken since the last one: a turn that did not finish is over.
+    `interrupted` means that the user has spoken since the last checkpoint, so an unfinished turn is over.
     """
     turn, tools = 0, 0
     for one in checkpoints:
@@ -86,7 +86,7 @@ def numbers(checkpoints: Iterable[Checkpoint], *, interrupted: bool = False) -> 
 
 
 def turns(checkpoints: Sequence[Checkpoint], *, interrupted: bool = False) -> list[CheckpointTurn]:
-    """Group the checkpoints of a path by turns, the start first, the current turn last."""
+    """Group the checkpoints of a path by turn, from the start to the current turn."""
     found, tools = list[CheckpointTurn](), list[Checkpoint]()
     for one in checkpoints:
         if one.label == ASIDE:
@@ -130,7 +130,7 @@ def _turn(closing: Checkpoint, tools: Sequence[Checkpoint] = ()) -> CheckpointTu
 
 
 def description(text: str) -> str:
-    """Shorten a description for a list: at most 60 bytes, cut at a space, and dots."""
+    """Shorten a description for a list: at most 60 bytes, cut at a space and followed by dots."""
     line = " ".join(text.split())
     if len(line.encode()) <= MAX_DESCRIPTION_BYTES:
         return line

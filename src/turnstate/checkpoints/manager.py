@@ -1,8 +1,8 @@
 """The checkpoint manager: restores files and conversation together to an earlier point.
 
 A checkpoint is an entry in the conversation's log that names a snapshot of the files. Its history is the
-log up to the entry, so nothing is copied: a restore is a branch from there. The checkpoints on the path
-determine the numbers of turns and tools (`labels`).
+log up to that entry, so nothing is copied: a restore is a branch from there. The checkpoints on the path
+determine the numbers of turns and tools (see `labels`).
 
     checkpoints = await CheckpointManager.open(state, "…/project", session=session)
     await checkpoints.tool_finished("fs_write", call=call.id)
@@ -88,7 +88,7 @@ class CheckpointManager:
     ) -> Self:
         """Open the checkpoints of a conversation, take the first one, and recover an interrupted restore.
 
-        What became of that restore is in ``recovered``.
+        ``recovered`` holds the outcome of that restore.
         """
         home = home or Home.from_environment()
         folder = _folder(home, state, session)
@@ -120,7 +120,7 @@ class CheckpointManager:
         home: Home | None = None,
         force: bool = False,
     ) -> Self:
-        """Open existing checkpoints, by default with the work tree that they were taken of."""
+        """Open existing checkpoints, by default with the work tree that they were taken from."""
         home = home or Home.from_environment()
         folder = _folder(home, state, session)
         if not _is_kept(folder):
@@ -152,7 +152,7 @@ class CheckpointManager:
     async def tool_finished(
         self, tool: str, *, call: CallId | None = None, summary: str = ""
     ) -> Checkpoint | None:
-        """Take a checkpoint if a tool changed files; call it when its result is in the conversation."""
+        """Take a checkpoint if a tool changed files; call this once its result is in the conversation."""
         self._record_run(tool, call)
         recorded = {one.commit for timeline in self.state.timelines for _, one in timeline.checkpoints}
         if not await asyncio.to_thread(self.repository.has_changes, recorded):
@@ -175,7 +175,7 @@ class CheckpointManager:
         return numbers(self._on_path(), interrupted=self._is_interrupted())
 
     def turns(self) -> list[CheckpointTurn]:
-        """Return the checkpoints of the path, grouped by turns."""
+        """Return the checkpoints of the path, grouped by turn."""
         return turns(self._on_path(), interrupted=self._is_interrupted())
 
     def expand(self, label: str) -> CheckpointTurn:
@@ -212,7 +212,7 @@ class CheckpointManager:
         return await self._transaction.run(operation, files=commit if files else "", hard=hard)
 
     async def undo_restore(self) -> RestoreResult:
-        """Undo the last restore: the files and the conversation become what they were before it."""
+        """Undo the last restore: return the files and the conversation to what they were before it."""
         newest = newest_restore(self.state)
         if newest is None:
             raise UnknownCheckpoint("there is no restore on this path to undo")
@@ -229,7 +229,7 @@ class CheckpointManager:
         return await self._transaction.run(operation, files=last.undo if last.files else "")
 
     async def enter_tangent(self) -> str:
-        """Go aside, with the files of this moment kept; return the tangent's name."""
+        """Begin a tangent with a checkpoint of the current files; return the tangent's name."""
         text = "before the tangent"
         taken = await self._take(text)
         await self._transaction.settle()
@@ -247,8 +247,8 @@ class CheckpointManager:
     ) -> RestoreResult:
         """Leave the tangent for the main conversation, and bring nothing, the tail, or a summary.
 
-        With ``files``, those that the tangent changed become what they were before it. `undo_restore` does
-        not undo this: enter the tangent again, and its checkpoints are there, the newest taken by this call.
+        With ``files``, the files that the tangent changed become what they were before it. `undo_restore`
+        does not undo this: reopen the tangent to find its checkpoints, the newest taken by this call.
         If leaving is refused, conversation and files stay in the tangent.
         """
         if not self.state.is_in_tangent_mode():
@@ -268,7 +268,7 @@ class CheckpointManager:
         return await self._transaction.run(operation, files=commit, hard=True)
 
     async def damaged(self) -> dict[str, str]:
-        """Return which checkpoints of the path are damaged, by their commits, and how."""
+        """Return the damaged checkpoints of the path: what is wrong with each, by commit."""
         names = [one.commit for one in self._on_path()]
         return await asyncio.to_thread(self.repository.damaged, names, every=True)
 
@@ -307,7 +307,7 @@ class CheckpointManager:
         return size
 
     async def purge(self) -> Purged:
-        """Remove the files that are ignored now from all snapshots."""
+        """Remove files that are now ignored from all snapshots."""
         return await asyncio.to_thread(self.repository.purge)
 
     async def _keep(
@@ -343,7 +343,7 @@ class CheckpointManager:
         return checkpoint
 
     async def _has_start(self) -> bool:
-        """Return True if snapshots of this path are here: neither cleaned nor on another machine."""
+        """Return True if snapshots of this path exist here: not cleaned, and not on another machine."""
         names = [one.commit for one in reversed(self._on_path())]  # the newest may have been damaged
         return await asyncio.to_thread(self.repository.has_any, names)
 
@@ -361,7 +361,7 @@ class CheckpointManager:
         self._ran = frozenset(one.id for one in open_calls if one.id in ran | self._ran)
 
     def _find(self, label: str) -> tuple[int, Checkpoint]:
-        """Return a checkpoint of the path and its position; a turn that did not finish is its last tool."""
+        """Return a checkpoint of the path and its position; for an unfinished turn, that of its last tool."""
         found = self.state.head.checkpoints_since_start
         named = [one for one in found if one[1].label == label]
         if not named:

@@ -1,14 +1,14 @@
 """Restores files and conversation as one recoverable operation: files first, then one write to the log.
 
-    write the intent → restore the files → mark them as placed → commit what the conversation has → apply
-    the operation in one write → remove the intent
+    write the intent → restore the files → mark them as placed → commit pending entries of the conversation →
+    apply the operation in one write → remove the intent
 
 That one write decides. If it is refused, or the process dies between two steps, the log is read: if it
 has the operation, the files stay; if it is unchanged, the next process completes the operation; if
 another process continued the conversation, the files are put back as they were.
 
 An operation (restore a checkpoint, undo a restore, leave a tangent) is a value, so it can be recorded before
-it is applied. It can see from a conversation whether it was applied already and whether it still can be.
+it is applied. Given a conversation, it can tell whether it was already applied and whether it still can be.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Undo(Struct, frozen=True, kw_only=True, tag="undo", tag_field="operation")
 
 
 class LeaveTangent(Struct, frozen=True, kw_only=True, tag="leave", tag_field="operation"):
-    """Leave a tangent; ``kept`` labels the checkpoint of its files that no other one holds."""
+    """Leave a tangent; ``kept`` labels the checkpoint of files that no other checkpoint holds, if any."""
 
     tangent: str
     bring: Bring = "nothing"
@@ -135,11 +135,11 @@ class LeaveTangent(Struct, frozen=True, kw_only=True, tag="leave", tag_field="op
     kept: str = ""
     at: int = 0
 
-    label: ClassVar[str] = "tangent"  # of the checkpoint that the files go back to
-    conversation: ClassVar[bool] = True  # it always goes back
+    label: ClassVar[str] = "tangent"  # the checkpoint that the files go back to
+    conversation: ClassVar[bool] = True  # the conversation always goes back
 
     def is_done(self, state: ConversationState, _name: str) -> bool:
-        """Return True if the conversation is outside the tangent and those inside it."""
+        """Return True if the conversation is neither in the tangent nor in one nested in it."""
         return self.tangent not in _tangents(state)
 
     def is_possible(self, state: ConversationState) -> bool:
@@ -204,7 +204,7 @@ def _ends_with_files(state: ConversationState, name: str) -> bool:
 
 
 def _answers(state: ConversationState, checkpoint: Checkpoint) -> list[Answer]:
-    """Return answers for the calls that were open at a checkpoint: some had run by then."""
+    """Return answers for the calls that were open at a checkpoint; some of them may have run by then."""
     return [
         Answer.give(call.id, RAN, is_error=False)
         if call.id in checkpoint.ran
@@ -214,10 +214,10 @@ def _answers(state: ConversationState, checkpoint: Checkpoint) -> list[Answer]:
 
 
 class Intent(Struct, frozen=True, kw_only=True):
-    """What is about to happen to the files and the conversation; removed when both agree.
+    """A planned change to the files and the conversation; removed when both agree.
 
-    ``name`` is unique, and is the tag of the files before. ``files`` names the snapshot to restore, if any.
-    ``head`` is where the log ended before. ``placed`` is set once the files are restored.
+    ``name`` is unique and tags the snapshot of the files before the change. ``files`` names the snapshot to
+    restore, if any. ``head`` is where the log ended before. ``placed`` is set once the files are restored.
     """
 
     name: str
@@ -230,7 +230,7 @@ class Intent(Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def locked(folder: Path) -> AsyncIterator[None]:
-    """Hold the lock under which files and conversation are restored; it ends with its holder."""
+    """Hold the lock for restoring files and conversation; it is released if its holder dies."""
     try:
         deadline = time.monotonic() + _LOCK_SECONDS
         while (lock := files.try_lock(folder / LOCK)) is None:
@@ -249,7 +249,7 @@ async def locked(folder: Path) -> AsyncIterator[None]:
 
 
 def write(intent: Intent, folder: Path) -> None:
-    """Write an intent durably, over an earlier state of it."""
+    """Write an intent durably, replacing its earlier state."""
     try:
         files.replace(folder / NAME, msgspec.json.encode(intent), draft=_DRAFT)
     except OSError as error:
@@ -287,7 +287,7 @@ class RestoreResult(Struct, frozen=True, kw_only=True):
 
 
 class Recovered(Struct, frozen=True, kw_only=True):
-    """What became of an interrupted restore: it was finished, or rolled back."""
+    """The outcome of an interrupted restore: it was finished or rolled back."""
 
     label: str
     finished: bool
@@ -342,14 +342,14 @@ class RestoreTransaction:
             return Recovered(label=label, finished=False, files=await self._roll_back(intent))
 
     async def settle(self) -> None:
-        """Commit what the conversation has not written yet."""
+        """Commit the entries of the conversation that are not in the log yet."""
         if self._session is not None:
             await self._session.commit(self._state)
 
     async def _execute(self, intent: Intent, *, again: bool) -> RestoreResult:
         restored = None
         if intent.files and not intent.placed:
-            # On a second attempt, the tag of the files before the first one stays valid.
+            # On a second attempt, keep the tag that names the files before the first attempt.
             undo = new_tag() if again and await self._has_restored(intent) else intent.name
             restored = await self._restore_files(intent, undo)
             intent = structs.replace(intent, placed=True)
@@ -389,7 +389,7 @@ class RestoreTransaction:
         return intent.head == self._log_head() and operation.is_possible(self._state)
 
     async def _settle_files(self, log: ConversationState | None, intent: Intent) -> str:
-        """Keep the files if another process completed the operation, else put them back; return which."""
+        """Keep the files if another process completed the operation, else put them back; say which."""
         if log is not None and intent.operation.is_done(log, intent.name):
             await self._forget()
             return "another process has completed it, and the files match"
@@ -403,7 +403,7 @@ class RestoreTransaction:
         return None
 
     async def _restore_files(self, intent: Intent, undo: str) -> RestoredFiles:
-        """Restore the files; those before it get the tag ``undo``."""
+        """Restore the files; a snapshot of the current ones gets the tag ``undo``."""
         try:
             if isinstance(intent.operation, Undo):
                 return await asyncio.to_thread(self._repository.undo, intent.files, undo=undo)
@@ -416,7 +416,7 @@ class RestoreTransaction:
             raise
 
     async def _roll_back(self, intent: Intent) -> RestoredFiles | None:
-        """Put the files back as they were; what changed since is in a snapshot."""
+        """Put the files back as they were; later changes are kept in a snapshot."""
         restored = None
         if intent.files and await self._has_restored(intent):
             restored = await asyncio.to_thread(self._repository.undo, intent.name, undo=new_tag())
@@ -424,7 +424,7 @@ class RestoreTransaction:
         return restored
 
     def _update_lines(self, operation: Operation, restored: RestoredFiles | None) -> None:
-        """Update the line tracker: what a restore changed, the user did not."""
+        """Update the line tracker: changes by a restore are not the user's."""
         paths: tuple[bytes, ...] = ()
         if restored is not None and not operation.conversation:
             paths = (*restored.changes.added, *restored.changes.modified, *restored.changes.deleted)
