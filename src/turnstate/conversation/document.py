@@ -1,10 +1,10 @@
 """A conversation as one JSON document, and back.
 
-The fields of the state have their own names; those that are not set are left out. Messages are in ``history``
-and ``next_message``; the rest (decisions, notes, older messages, tangents) is under ``turnstate``: every
-timeline as a list of entries, where a message that the document shows elsewhere is only its id. A document
-without that part was written by another program: its fields are all there is. The stored valid range is never
-trusted; it follows from the rest. During a tangent, ``tangent_state`` has the main conversation.
+The fields of the state keep their names; unset fields are left out. Messages are in ``history`` and
+``next_message``. The rest (decisions, notes, older messages, tangents) is under ``turnstate``: each timeline
+is a list of entries, in which a message that appears elsewhere in the document is only its id. A document
+without that part was written by another program and has nothing but its fields. The stored valid range is
+never trusted; it is derived from the rest. During a tangent, ``tangent_state`` has the main conversation.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = ["VERSION", "fields", "from_json", "to_json"]
 VERSION = 1
 
 MAIN = "main_"
-"""Before the names of the main conversation's fields, in the state of a tangent."""
+"""The prefix of the main conversation's fields in the state of a tangent."""
 
 REQUIRED = ("conversation_id", "history", "valid_history_range", "transcript", "tools")
 
 
 def fields(state: ConversationState) -> dict[str, Any]:
-    """Return every field of a conversation that is kept, as plain JSON, without those that are not set."""
+    """Return all persistent fields of a conversation as plain JSON, without unset ones."""
     state.record_settings()
     summary, checkpoints = state.latest_summary, state.checkpoint_manager
     shown = {
@@ -67,7 +67,7 @@ def to_json(state: ConversationState) -> dict[str, Any]:
 
 
 def from_json(document: Any, *, os: Os | None = None) -> ConversationState:
-    """Read a conversation; raise `InvalidPayload` with the path to what cannot be read."""
+    """Read a conversation; raise `InvalidPayload` with the path to the part that cannot be read."""
     strict_json.check(document)
     if not isinstance(document, dict):
         raise InvalidPayload(f"a conversation must be an object, not {type(document).__name__}", path="$")
@@ -116,7 +116,7 @@ def _entry(entry: HistoryEntry) -> dict[str, Any]:
 
 
 def _tangent(state: ConversationState) -> dict[str, Any] | None:
-    """Return the main conversation while a tangent is open, and when that began."""
+    """Return the main conversation and the start of the tangent while a tangent is open."""
     main = state.tangent_state
     if main is None:
         return None
@@ -131,7 +131,7 @@ def _tangent(state: ConversationState) -> dict[str, Any] | None:
 
 
 def _timeline(timeline: Timeline, timelines: list[Timeline], shown: set[Any]) -> dict[str, Any]:
-    """Return what a timeline adds; one that begins in the middle of a log begins with what it recalls."""
+    """Return what a timeline adds; if it starts in the middle of a log, recalled entries come first."""
     recalled = [] if timeline.forked_at else timeline.recalled
     entries: list[Entry] = [
         *recalled,
@@ -155,7 +155,7 @@ def _timeline(timeline: Timeline, timelines: list[Timeline], shown: set[Any]) ->
 
 
 def _renumbered(entry: Entry, timeline: Timeline) -> Entry:
-    """Return an entry with its references renumbered: in a document the first entry has the number 1."""
+    """Return an entry with its references renumbered: in a document, the first entry is number 1."""
     match entry:
         case Revert(at=at, former=former):
             return msgspec.structs.replace(entry, at=_number(at, timeline), former=_number(former, timeline))
@@ -242,7 +242,7 @@ def _begun(plain: _TimelinePart, timelines: list[Timeline], at: str) -> Timeline
 
 
 def _take_place(timeline: Timeline, plain: _TimelinePart, timelines: list[Timeline], at: str) -> None:
-    """Set where a timeline began, and link one that a restore began to the one that it replaced."""
+    """Set where a timeline began; if a restore created it, link it to the timeline that it replaced."""
     if not (0 <= plain.begun <= len(timeline.entries) and 0 <= plain.created <= len(timeline.entries)):
         raise InvalidPayload("it has no such entry", path=f"{at}.{'begun' if plain.begun else 'created'}")
     timeline.begun = plain.begun or timeline.begun
@@ -272,7 +272,7 @@ def _read(plain: str | tuple[str, dict[str, Any]], known: dict[Any, Message], at
 
 
 def _tangent_fields(document: Any, *, has_timelines: bool) -> dict[str, Any] | None:
-    """Return the state of a tangent, if there is one; timelines may have the main conversation alone."""
+    """Return the state of a tangent, if any; the main conversation may be in the timelines only."""
     if document is None:
         return None
     at = "$.tangent_state"
@@ -289,7 +289,7 @@ def _tangent_fields(document: Any, *, has_timelines: bool) -> dict[str, Any] | N
 
 
 def _checkpoints(document: Any) -> list[Entry]:
-    """Return the entries for checkpoints, for a document that holds no entries."""
+    """Return the entries for checkpoints, for a document without timelines."""
     if document is None:
         return []
     try:
@@ -373,7 +373,7 @@ def _usage(document: Any, at: str) -> Usage:
 
 
 def _summary(document: dict[str, Any], at: str = "$", prefix: str = "") -> list[Entry]:
-    """Return the entry for a summary, for a document that holds no entries; none if it has no summary."""
+    """Return the entry for the summary, if there is one, for a document without timelines."""
     summary, here = document.get(f"{prefix}latest_summary"), f"{at}.{prefix}latest_summary"
     if summary is None:
         return []
@@ -384,7 +384,7 @@ def _summary(document: dict[str, Any], at: str = "$", prefix: str = "") -> list[
 
 
 def _lines(document: dict[str, Any], at: str = "$", prefix: str = "") -> Note:
-    """Return the entry for a transcript, for a document that holds no entries."""
+    """Return the entry for the transcript, for a document without timelines."""
     lines = document[f"{prefix}transcript"]
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise InvalidPayload("a transcript must be a list of lines", path=f"{at}.{prefix}transcript")

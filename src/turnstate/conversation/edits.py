@@ -1,7 +1,7 @@
 """Edits of files: who changed which lines, and whether the user changed a file since the agent saw it.
 
-`LineTracking` is called around the agent's reads and writes. It compares files by digest: a pipe or a device
-is not opened for reading, and a huge file is known by its size alone.
+Call `LineTracking` around the agent's reads and writes. It compares files by digest. Pipes and devices are
+not read, and huge files are compared by size alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .state import ConversationState
 __all__ = ["ABSENT", "LARGEST", "EditConflict", "LineTracking", "Look", "kept_tracking", "look"]
 
 LARGEST = 64 * 1024 * 1024
-"""Bytes; a larger file is not read."""
+"""Maximum bytes of a file that is read."""
 
 ABSENT, OTHER, UNREADABLE = "absent", "other", "unreadable"
 
@@ -32,14 +32,14 @@ _READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class Look(NamedTuple):
-    """A file as it was found: its digest, or a word for what has none, and its number of lines."""
+    """A file as it was found: its digest, or a word if it has none, and its number of lines."""
 
     digest: str
     lines: int = 0
 
 
 def look(path: bytes) -> Look:
-    """Return what is at a path; it never blocks and never raises."""
+    """Return what is at a path, without ever blocking or raising."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return Look(OTHER)
@@ -69,7 +69,7 @@ def _looked_into(descriptor: int) -> Look:
 
 
 _BYTES = "bytes:"
-"""The prefix of a path that is not valid text; others begin with a slash."""
+"""The prefix of a path that is not valid UTF-8; other paths begin with a slash."""
 
 
 class EditConflict(Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class EditConflict(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def kept_tracking(state: ConversationState, since: Mapping[str, FileLineTracker]) -> Iterator[None]:
-    """Keep what tools tracked since the head had some trackers, whatever the block makes of the state."""
+    """Keep the trackers that tools changed since `since`, even if the block replaces those of the state."""
     with state.files_lock:
         tracked = state.file_line_tracker
         yield
@@ -96,10 +96,10 @@ class LineTracking:
     def __init__(self, state: ConversationState, root: Path, *, home: Path | None = None) -> None:
         self._state, self._root, self._home = state, root.absolute(), home
         self._timeline, self._former = state.head, state.file_line_tracker
-        self._noticed = dict[str, LineChange]()  # what the user did, until the agent reads or writes
+        self._noticed = dict[str, LineChange]()  # the user's changes, until the agent reads or writes
 
     def canonical(self, path: str | os.PathLike[str]) -> str:
-        """Return the path under which a file is tracked: absolute, with every link resolved."""
+        """Return the path under which a file is tracked: absolute, with all symbolic links resolved."""
         text = os.fspath(path)
         if "\0" in text:
             raise InputError("a path must not contain a NUL character")
@@ -125,13 +125,13 @@ class LineTracking:
         )
 
     def before_write(self, path: str | os.PathLike[str], *, creates: bool) -> EditConflict | None:
-        """Record a file before the agent writes it; return a conflict if the user changed it since.
+        """Record a file before the agent writes it; return a conflict if the user has changed it.
 
-        It is returned again until the agent reads the file or writes it. `creates` is for a write that
-        replaces the whole file.
+        The conflict is returned again until the agent reads or writes the file. Set `creates` for a write
+        that replaces the whole file.
         """
         name, known, found = self._before(path)
-        prev = known.after_fswrite_lines  # reported or not: what the agent left is not the user's
+        prev = known.after_fswrite_lines  # reported or not, lines that the agent left are not the user's
         if known.is_first_write:
             prev = 0 if creates else found.lines
         self._set(
@@ -172,7 +172,7 @@ class LineTracking:
         return self.after_write(path, added=line_count(text.encode(errors="replace")))
 
     def replaced(self, path: str | os.PathLike[str], old: str, new: str) -> FileLineTracker:
-        """Record that the agent replaced one text by another."""
+        """Record that the agent replaced one text with another."""
         added, removed = churn(old, new)
         return self.after_write(path, added=added, removed=removed)
 
@@ -185,10 +185,9 @@ class LineTracking:
         )
 
     def follow(self, put_back: Iterable[str | os.PathLike[str]] = ()) -> tuple[str, ...]:
-        """Follow a conversation that moved, and files that were restored; return the paths that differ.
+        """Update the trackers after the conversation moved or files were restored; return updated paths.
 
-        Files that are as the agent knew them before the move are not the user's edit, nor are those that
-        were restored.
+        A file that is as the agent knew it before the move, or that was restored, is not the user's edit.
         """
         ours = {self.canonical(path) for path in put_back}
         others = list[str]()
@@ -209,7 +208,7 @@ class LineTracking:
         return name, self._known(name), look(_path(name))
 
     def _by_user(self, known: FileLineTracker, found: Look) -> list[LineChange]:
-        """Return the user's change to a file since the agent knew it, if any."""
+        """Return the user's change to a file since the agent last saw it, if any."""
         if not known.sha256 or known.sha256 == found.digest:
             return []
         delta = found.lines - known.lines

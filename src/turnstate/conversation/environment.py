@@ -1,6 +1,6 @@
-"""What a conversation uses and never keeps: agents, tools, checkpoints of files, the operating system.
+"""What a conversation uses but never stores: agents, tools, checkpoints of files, the operating system.
 
-They are rebuilt when a process starts, and attached again after a conversation was restored.
+They are rebuilt when a process starts, and attached again after a conversation is restored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Agents(Protocol):
 
 
 class ToolSource(Protocol):
-    """Which tools can be run now."""
+    """The tools that can be run now."""
 
     def schemas(self) -> Mapping[str, Sequence[ToolSpec]]:
         """Return the definitions by their origin: ``native___``, ``custom___``, or the name of a server."""
@@ -46,10 +46,10 @@ class ToolSource(Protocol):
 
 
 class Checkpoints(Protocol):
-    """The open checkpoints of a conversation's files, as `turnstate.checkpoints.CheckpointManager`."""
+    """The open checkpoints of a conversation's files, such as `turnstate.checkpoints.CheckpointManager`."""
 
     def turns(self) -> Sequence[object]:
-        """Return the checkpoints of the path, grouped by turns."""
+        """Return the checkpoints of the path, grouped by turn."""
         ...
 
     async def restore(self, label: str) -> object:
@@ -65,12 +65,12 @@ class Os(Protocol):
         ...
 
     def workspace(self) -> Workspace:
-        """Return where files are looked for."""
+        """Return the workspace in which files are looked up."""
         ...
 
 
 class System(Struct, frozen=True):
-    """The system that this process runs on, in a folder of it: by default the current one."""
+    """The system that this process runs on, with a folder: the current one by default."""
 
     folder: Path = field(default_factory=Path.cwd)
 
@@ -79,5 +79,5 @@ class System(Struct, frozen=True):
         return wall_clock()
 
     def workspace(self) -> Workspace:
-        """Look for files in the folder, and for ``~`` in the user's home."""
+        """Return a workspace that looks up files in the folder, and ``~`` in the user's home."""
         return Workspace(root=self.folder.absolute(), home=Path.home())

@@ -1,7 +1,7 @@
 """History: a conversation as exchanges, which is how people who chat with an agent see it.
 
-An entry closes at each message of the assistant. Its user side is everything since the one
-before: text, tool results, or results and then text if the user did not wait.
+Each assistant message closes an entry. The user side of an entry is everything since the previous
+assistant message: text, tool results, or tool results followed by text if the user did not wait.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = [
 ]
 
 RequestMetadata = Usage
-"""What is known of a request: what the provider reported, and details such as its id and its times."""
+"""Metadata of a request: what the provider reported, and details such as its id and its times."""
 
 
 class UserMessage(Value, frozen=True):
-    """The messages between two messages of the assistant, in their order."""
+    """The messages between two assistant messages, in order."""
 
     messages: tuple[Message, ...]
 
@@ -52,7 +52,7 @@ class UserMessage(Value, frozen=True):
 
 
 class HistoryEntry(Value, frozen=True):
-    """One exchange: the user's side, the assistant's, and metadata of the request."""
+    """One exchange: the user's side, the assistant's message, and the metadata of the request."""
 
     user: UserMessage
     assistant: Message
@@ -60,7 +60,7 @@ class HistoryEntry(Value, frozen=True):
 
 
 class CheckpointState(Value, frozen=True, kw_only=True):
-    """The checkpoints of a conversation's files: labels and commits from the newest start on, and where."""
+    """The checkpoints of a conversation's files since the newest start, and their work tree."""
 
     work_tree: str = ""
     checkpoints: tuple[Checkpoint, ...] = ()

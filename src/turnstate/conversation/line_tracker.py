@@ -1,7 +1,7 @@
-"""The line tracker's record of one file: how many lines there were, whose changes they are, and when.
+"""The line tracker's record of one file: how many lines it had, who changed them, and when.
 
-Lines end with a newline; a last line without one counts, too. A carriage return is a part of its line,
-and so is everything else that only some programs take for the end of a line.
+Lines end with a newline; a last line without one counts, too. A carriage return is part of its line,
+and so is every other character that only some programs treat as a line ending.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ __all__ = [
 ]
 
 LONGEST_HISTORY = 20
-"""Changes that are remembered of a file, the newest; the log has the older ones."""
+"""How many of a file's newest changes are remembered; the log has the older ones."""
 
 MOST_COMPARED = 1_000_000
-"""Pairs of lines that are compared in their order; in longer texts a line that moved is not noticed."""
+"""Maximum pairs of lines that are compared in order; in longer texts, moved lines are not noticed."""
 
 
 Who = Literal["agent", "user", "restore"]
 
 
 class LineChange(Value, frozen=True, kw_only=True):
-    """A change of a file: by whom, when, how many lines, and after how many entries of the conversation."""
+    """A change to a file: by whom, when, how many lines, and after how many entries of the conversation."""
 
     by: Who
     at: int
@@ -46,10 +46,10 @@ class LineChange(Value, frozen=True, kw_only=True):
 
 
 class FileLineTracker(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """Line counts around the agent's last write to a file, and what is known of it since.
+    """Line counts around the agent's last write to a file, and what is known about the file since.
 
-    ``sha256`` says what the agent last read or wrote, and ``lines`` how many lines that had; ``history``
-    are the newest changes. A write that ``is_reported`` is over: what the user did before it was said, too.
+    ``sha256`` is the digest of what the agent last read or wrote, ``lines`` its number of lines, and
+    ``history`` the newest changes. Once a write ``is_reported``, so are the user's changes before it.
     """
 
     prev_fswrite_lines: int = 0
@@ -67,7 +67,7 @@ class FileLineTracker(Value, frozen=True, kw_only=True, omit_defaults=False):
     def lines_by_user(self) -> int:
         """Lines that the user added between the agent's last two writes; negative if lines were removed.
 
-        After a write was reported it is 0, until the next one begins.
+        After a write is reported, this is 0 until the next write begins.
         """
         return 0 if self.is_reported else self.before_fswrite_lines - self.prev_fswrite_lines
 
@@ -77,7 +77,7 @@ class FileLineTracker(Value, frozen=True, kw_only=True, omit_defaults=False):
         return self.lines_added_by_agent + self.lines_removed_by_agent
 
     def remembering(self, *changes: LineChange) -> tuple[LineChange, ...]:
-        """Return the history with more changes."""
+        """Return the history with these changes added."""
         return (*self.history, *changes)[-LONGEST_HISTORY:]
 
 
@@ -87,7 +87,7 @@ def line_count(data: bytes) -> int:
 
 
 def churn(old: str, new: str) -> tuple[int, int]:
-    """Count the lines that were added and removed between two texts; a lost last newline is a change."""
+    """Count the lines added and removed between two texts; a lost final newline is a change."""
     before, after = _with_ends(old), _with_ends(new)
     if len(before) * len(after) > MOST_COMPARED:
         lost, found = Counter(before), Counter(after)
@@ -112,7 +112,7 @@ def tracker_to_json(tracker: FileLineTracker) -> dict[str, Any]:
 
 
 def tracker_from_json(document: Any, *, at: str = "$") -> FileLineTracker:
-    """Read a record; raise `InvalidPayload` with the path if it is not one."""
+    """Read a record; raise `InvalidPayload` with the path if it is invalid."""
     try:
         return msgspec.convert(document, FileLineTracker)
     except msgspec.ValidationError as error:

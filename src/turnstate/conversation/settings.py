@@ -1,9 +1,9 @@
-"""Settings: the part of a conversation's state that no message says, and the head that they belong to.
+"""Settings: the part of a conversation's state that is not in its messages, and the head it belongs to.
 
-Tools, sticky files and the rest go into the log as one JSON object whenever one of them changed; the newest
-on a path counts. The model has an entry of its own, which a session without a state writes as well; the
-settings have what is known of it beyond the catalog. What the line tracker knows of a file is an entry of its
-own, too. Written like this they come back with the timeline they belong to, whenever it becomes the head.
+Tools, sticky files and the rest go into the log as one JSON object whenever one of them changes; the newest
+object on a path applies. The model has its own entry, which a session without a state also writes; the
+settings hold what is known about the model beyond the catalog. The line tracker's record of each file is its
+own entry, too. So the settings of a timeline come back whenever it becomes the head.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ DEFAULTS: dict[str, Any] = {"tools": {}, "mcp_enabled": True}
 class ConversationHead:
     """The timeline that a conversation continues on, and the settings in force there.
 
-    Every entry is added here, after one for settings that have changed; going to another timeline brings
-    back the settings that it had.
+    Every entry is added here, after an entry for settings that have changed. Going to another timeline
+    brings back its settings.
     """
 
     def __init__(self, os: Os, policy: Policy) -> None:
@@ -65,11 +65,11 @@ class ConversationHead:
         self.model_info: ModelInfo | None = None
         self.context_manager: ContextManager | None = None
         self.file_line_tracker: dict[str, FileLineTracker] = {}
-        self.files_lock = Lock()  # tools track files in threads, while the loop takes in what was appended
+        self.files_lock = Lock()  # tools track files in threads while the loop folds in appended entries
         self.mcp_enabled = True
         self.agents: Agents | None = None
         self.extra: dict[str, Any] = {}
-        self.sync: object | None = None  # owned by the session: what of the conversation is in its log
+        self.sync: object | None = None  # owned by the session: which part of the conversation is in its log
 
     @property
     def manager(self) -> StateManager:
@@ -103,14 +103,14 @@ class ConversationHead:
                     self.head.add(FileLines(path, tracker_to_json(now) if now else None))
 
     def _record_model(self) -> None:
-        """Add an entry for the model if another one is in force: from here on its counter counts."""
+        """Add an entry for the model if it changed; its counter applies from here on."""
         info, known = self.model_info, self.head.fold.model
         wanted = ModelChange(info.id, info.counter) if info else ModelChange("", self.default_counter)
         if wanted != known and (info or (known and known.id)):
             self.head.add(wanted)
 
     def apply_settings(self) -> None:
-        """Use the settings, the model and the line trackers that the head's timeline has."""
+        """Use the settings, the model and the line trackers of the head's timeline."""
         restore(self, self.head.settings.fields if self.head.settings else DEFAULTS)
         self.model_info = model_under(self.head.fold.model, self.model_info)
         if self.context_manager is None:
@@ -118,7 +118,7 @@ class ConversationHead:
         self.file_line_tracker = dict(self.head.trackers)
 
     def _use_agents_files(self) -> None:
-        """Send the sticky files of the attached agents from now on; those of the user stay."""
+        """Send the sticky files of the attached agents from now on; the user's sticky files stay."""
         if self.agents is None:
             return
         if self.context_manager is None:
@@ -129,9 +129,9 @@ class ConversationHead:
             self.context_manager.for_window(self.model_info.context_window)
 
     def cap(self) -> None:
-        """Add a cut if windows could show more exchanges than the history holds, whatever the budget.
+        """Add a cut if windows could show more exchanges than the history may hold, whatever the budget.
 
-        What it is made of has to be loaded; if it is not, a session makes the cut when the state is written.
+        What the cut covers has to be loaded; otherwise a session makes the cut when it writes the state.
         """
         while self.head.is_over_cap and not self.head.lacks_a_start:
             fold, counter, stored = self.head.fold, self.manager.counter, is_stored(self.head)
@@ -141,7 +141,7 @@ class ConversationHead:
             self.head.add(fold.archiving(cut))
 
     def restore_moment(self, at: int) -> None:
-        """Go back to when the conversation had so many entries; what came after stays in the log."""
+        """Go back to when the conversation had `at` entries; later entries stay in the log."""
         self.record_settings()
         moment = self.head.restored(at)
         self._check_loaded(moment)
@@ -149,7 +149,7 @@ class ConversationHead:
         self._go_to(moment)
 
     def undo_restore(self) -> None:
-        """Undo the last restore, whatever tangents began since."""
+        """Undo the last restore, even if tangents began since."""
         timeline: Timeline | None = self.head
         while timeline is not None and timeline.operation != "restore":
             timeline = timeline.parent
@@ -160,7 +160,7 @@ class ConversationHead:
         self._go_to(timeline.former)
 
     def adopt(self, other: ConversationHead) -> None:
-        """Replace the content by that of another state of the same conversation, as loaded from the log."""
+        """Replace the content with another state of the same conversation, as loaded from the log."""
         self.timelines, self.sync = other.timelines, other.sync
         self._go_to(other.head)
 
@@ -170,7 +170,7 @@ class ConversationHead:
         self._go_to(head)
 
     def _is_loaded(self, timeline: Timeline) -> bool:
-        """Return True if all is loaded that a timeline shows, or no less than of the head."""
+        """Return True if everything that a timeline shows is loaded, or the head lacks its start as well."""
         return self.head.lacks_a_start or not timeline.lacks_a_start
 
     def _check_loaded(self, timeline: Timeline) -> None:
@@ -183,18 +183,18 @@ class ConversationHead:
     def _go_to(self, timeline: Timeline) -> None:
         self.head = timeline
         self.apply_settings()
-        self.cap()  # the cut may have come after the moment that it goes back to
+        self.cap()  # the last cut may be newer than the moment it goes back to
 
 
 def is_stored(timeline: Timeline) -> bool:
-    """Return True if a log holds the timeline, or will: then whole outputs can be found there."""
+    """Return True if a log holds the timeline, or will hold it, so that whole outputs can be found there."""
     while not timeline.recorded and timeline.former is not None:
         timeline = timeline.former
     return timeline.recorded
 
 
 def fields_of(state: ConversationHead) -> dict[str, Any]:
-    """Return the settings of a conversation as plain JSON, without those that are not set."""
+    """Return the settings of a conversation as plain JSON, without unset ones."""
     fields = {
         "tools": tools_to_json(state.tools),
         "context_manager": state.context_manager.to_json() if state.context_manager else None,
@@ -207,7 +207,7 @@ def fields_of(state: ConversationHead) -> dict[str, Any]:
 
 
 def beside(fields: dict[str, Any], change: ModelChange | None) -> dict[str, Any]:
-    """Return settings without a model that the log's newest change of model says as well, or replaced."""
+    """Return settings without a model that the newest model change in the log repeats or replaces."""
     info = fields.get("model_info")
     if change is None or info is None:
         return fields
@@ -219,7 +219,7 @@ def beside(fields: dict[str, Any], change: ModelChange | None) -> dict[str, Any]
 
 
 def model_under(change: ModelChange | None, info: ModelInfo | None) -> ModelInfo | None:
-    """Return the model that a change of model names: as the settings know it, or as the catalog does."""
+    """Return the model that a model change names, from the settings if they have it, else the catalog."""
     if change is None or (info and (info.id, info.counter) == (change.id, change.counter)):
         return info
     return structs.replace(model_named(change.id), counter=change.counter) if change.id else None
@@ -249,12 +249,12 @@ def restore(state: ConversationHead, fields: dict[str, Any], *, at: str = "$") -
 
 
 def tools_to_json(tools: Mapping[ToolOrigin, Iterable[ToolSpec]]) -> dict[str, Any]:
-    """Return tools as JSON, as they are sent."""
+    """Return tools as JSON, in the form in which they are sent."""
     return {origin.key: [_tool(spec) for spec in some] for origin, some in tools.items()}
 
 
 def tools_from_json(document: Any, *, at: str) -> Tools:
-    """Read tools; raise `InvalidPayload` with the path to what cannot be read."""
+    """Read tools; raise `InvalidPayload` with the path to the part that cannot be read."""
     if not isinstance(document, dict):
         raise InvalidPayload(f"expected an object, got {type(document).__name__}", path=at)
     found = Tools()

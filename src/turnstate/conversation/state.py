@@ -1,9 +1,9 @@
-"""The state of a conversation: history, what comes next, what may be sent, tangents, tools and files.
+"""The state of a conversation: history, next message, what may be sent, tangents, tools and files.
 
-It is synchronous and does no I/O: every change is an entry that is folded in at once and written by
+It is synchronous and does no I/O: every change is an entry that is folded in immediately and written by
 ``await session.commit(state)``. Most fields are views of the entries; the rest (tools, model, sticky
-files, line tracker) goes into one entry when it changed. Without a session it lives in memory and in
-JSON. ``tool_manager``, ``agents`` and ``checkpoints`` are never kept: attach them after a restore.
+files, line tracker) is recorded as entries when it changes. Without a session, the state lives in memory
+and in JSON. ``tool_manager``, ``agents`` and ``checkpoints`` are never stored: attach them after a restore.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from .tools import BUILTIN, ToolOrigin, repaired, specs
 __all__ = ["ConversationState"]
 
 DEFAULT_BUDGET = Budget(200_000, output=4_096)
-"""For a conversation without a model."""
+"""The budget of a conversation without a model."""
 
 
 class ConversationState(Tangents):
@@ -79,11 +79,11 @@ class ConversationState(Tangents):
         self.mcp_enabled = mcp_enabled
         self.tool_manager: ToolSource | None = None
         self.checkpoints: Checkpoints | None = None  # attached by whoever opens them
-        self._live: tuple[tuple[object, ...], LiveWindow] | None = None  # and what it was made for
+        self._live: tuple[tuple[object, ...], LiveWindow] | None = None  # with its cache key
         self.attach(agents=agents, tool_manager=tool_manager)
 
     def attach(self, *, agents: Agents | None = None, tool_manager: ToolSource | None = None) -> None:
-        """Use these agents and this tool manager from now on; after a restore they are attached again."""
+        """Use these agents and this tool manager from now on; attach them again after a restore."""
         self.agents, self.tool_manager = agents, tool_manager
         self._use_agents_files()
         if agents is not None and agents.prompt is not None and agents.prompt != self.head.fold.prompt:
@@ -100,12 +100,12 @@ class ConversationState(Tangents):
 
     @property
     def history(self) -> list[HistoryEntry]:
-        """The newest exchanges, 10,000 at most; older ones are in the log."""
+        """The newest exchanges, at most 10,000; older ones are in the log."""
         return self.head.live_history
 
     @property
     def next_message(self) -> UserMessage | None:
-        """What waits to be sent: the user's message, or tool results."""
+        """The messages that wait to be sent: the user's message, or tool results."""
         return UserMessage(self.head.pending) if self.head.pending else None
 
     @property
@@ -119,17 +119,17 @@ class ConversationState(Tangents):
 
     @property
     def transcript(self) -> list[str]:
-        """The transcript for people; the newest 10,000 lines."""
+        """The transcript for people to read: the newest 10,000 lines."""
         return self.head.lines[-MAX_TRANSCRIPT_LEN:]
 
     @property
     def latest_summary(self) -> tuple[str, RequestMetadata] | None:
-        """The summary of the compaction that holds, and what is known of the request for it."""
+        """The summary of the compaction in force, and the metadata of the request for it."""
         return self.head.latest_summary
 
     @property
     def context_message_length(self) -> int | None:
-        """The characters of the sticky files as they were last sent; None if something changed since."""
+        """The length in characters of the sticky files as last sent; None if something changed since."""
         return self.context_manager.context_message_length if self.context_manager else None
 
     @property
@@ -140,23 +140,23 @@ class ConversationState(Tangents):
 
     @property
     def messages(self) -> list[Message]:
-        """All messages on the path, those that no window shows included."""
+        """All messages on the path, including those that no window shows."""
         return list(self.head.messages)
 
     # Adding messages.
 
     def set_next_user_message(self, content: str | Iterable[Part]) -> Message:
-        """Add a message of the user; calls that are open get a visible cancellation."""
+        """Add a user message; open calls get a visible cancellation."""
         message = Message.user(content)
         self._cancel_open_calls()
         self.add(message)
         return message
 
     def add_tool_results(self, results: Sequence[ToolCallResult]) -> Message | None:
-        """Answer calls, however late, and return the message that was added; None if all of it was there.
+        """Answer calls, however late; return the message that was added, or None if nothing is new.
 
-        A late result is shown as text. A result of an unknown call, or a second one that differs from the
-        first, is refused with `InvalidMessage`.
+        A late result is shown as text. Raise `InvalidMessage` for a result of an unknown call, or a second
+        result that differs from the first.
         """
         taken = self.head.fresh(Message.tool(results))
         if taken is not None:
@@ -177,7 +177,7 @@ class ConversationState(Tangents):
         return self.head.history[-1]
 
     def append_transcript(self, text: str) -> None:
-        """Add a line for people to the transcript: an error, a notice."""
+        """Add a line to the transcript, such as an error or a notice."""
         self.add(Note(text))
 
     def set_system(self, text: str) -> None:
@@ -208,14 +208,14 @@ class ConversationState(Tangents):
         return self.context_manager.gather(self.manager.counter) if self.context_manager else Gathered()
 
     def window(self, budget: Budget | None = None) -> Window:
-        """Return the next window; decisions that it needed are added as entries."""
+        """Return the next window; the decisions made for it are added as entries."""
         window = self.preview(budget)
         for decision in window.decisions:
             self.add(decision)
         return window
 
     def preview(self, budget: Budget | None = None, *, more: Sequence[Decision] = ()) -> Window:
-        """Return the window that `window` would return, and add nothing."""
+        """Return the window that `window` would return, without adding anything."""
         gathered, tools = self.sticky(), self.tool_specs
         live = self._live_window(self.manager, budget or self.budget, tools)
         window = live.window(self._message_head(tools, gathered.text), [*self.head.decisions, *more])
@@ -233,7 +233,7 @@ class ConversationState(Tangents):
         )
 
     def _live_window(self, manager: StateManager, budget: Budget, tools: Sequence[ToolSpec]) -> LiveWindow:
-        """Return the live window of this timeline with all its messages, under the tool names of now."""
+        """Return the live window of this timeline with all its messages, under the current tool names."""
         timeline, names, stored = self.head, frozenset(spec.name for spec in tools), is_stored(self.head)
         wanted = (timeline, manager.counter.name, manager.policy, names, stored)
         if self._live is None or self._live[0] != wanted or self._live[1].length > len(timeline.messages):
@@ -267,10 +267,10 @@ class ConversationState(Tangents):
     def compact(
         self, plan: PendingCut, summary: str | None = None, *, source: dict[str, Any] | None = None
     ) -> Cut:
-        """Make a planned cut, with a text for it, or with the digest.
+        """Make a planned cut, with the given summary or with the digest.
 
-        Raise `InputError`, and change nothing, if the text says nothing or is longer than what it replaces,
-        or if the plan was made for another view: before a clearing, say, or on another timeline.
+        Raise `InputError` and change nothing if the summary says nothing or is longer than what it replaces,
+        or if the plan was made for another view, such as before a clearing or on another timeline.
         """
         self._check_plan(plan)
         words = None
@@ -296,7 +296,7 @@ class ConversationState(Tangents):
             )
 
     def _check_summary(self, plan: PendingCut, summary: str) -> None:
-        """Raise `InputError` if a text is no summary of what a plan covers."""
+        """Raise `InputError` if a text cannot serve as the summary of what a plan covers."""
         counter, prefix = self.manager.counter, f"conversation {self.conversation_id}: the summary"
         if not any(map(str.isalnum, summary)):
             raise InputError(f"{prefix} says nothing; pass None to use the digest")
@@ -309,15 +309,15 @@ class ConversationState(Tangents):
             )
 
     def _shown(self, budget: Budget, more: Sequence[Decision] = ()) -> Window:
-        """Make the window that recorded decisions, and some more, lead to, whether it fits or not."""
+        """Make the window that results from the recorded decisions and `more`, whether it fits or not."""
         tools = self.tool_specs
         live = self._live_window(self.manager, budget, tools)
         return live.shown(self._message_head(tools), [*self.head.decisions, *more])
 
     def undo(self) -> str:
-        """Undo the newest operation by the rule of `session.undo`, and return which; files stay.
+        """Undo the newest operation by the rule of `session.undo`, and return its name; files stay.
 
-        Raise `NothingToUndo` if there is none, or if it, or what undoing it shows, is not loaded.
+        Raise `NothingToUndo` if there is none, or if the operation or what undoing it shows is not loaded.
         """
         timeline = self.head
         search = UndoSearch(self.conversation_id, timeline.first - 1 + len(timeline.entries))
@@ -335,7 +335,7 @@ class ConversationState(Tangents):
             self.add(Answer.give(call.id, CANCELLED))
 
     def _revert(self, cut: Cut, number: int, search: UndoSearch) -> None:
-        """Revert a cut, the entry of that number; the cut before it holds again, named by its number."""
+        """Revert the cut at entry `number`; the revert names the number of the cut in force again, if any."""
         timeline, former_number = self.head, 0
         if former := timeline.fold.cut_before(cut):
             numbers = (at for at, one in enumerate(timeline.entries, start=timeline.first) if one is former)

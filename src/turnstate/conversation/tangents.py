@@ -1,10 +1,10 @@
-"""Tangents: side conversations that lead back to the main one, without a copy and without a loss.
+"""Tangents: side conversations that lead back to the main one, with nothing copied and nothing lost.
 
     main     U A U A ─────────────────────── U A      goes on where it was
                     └─ tangent  U A U A               kept, and can be reopened
 
-A tangent sees the main conversation as it was where it began. Leaving it shows the main conversation as
-before; the last exchange can be carried over, or a summary of all of them.
+A tangent sees the main conversation as it was when the tangent began. Leaving it shows the main conversation
+as before; its last exchange, or a summary of all its exchanges, can be carried over.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = ["ConversationCheckpoint", "KeptTangent", "Tangents", "tail"]
 
 
 def tail(timeline: Timeline, back_to: Timeline) -> list[Message | Answer]:
-    """Return the last exchange as new messages that are complete by themselves and name their origins.
+    """Return the last exchange as new, self-contained messages that name their origins.
 
-    If it answers tool results, their calls are included, and the question that opened the turn; but not
-    what is already pending in the timeline that it goes back to.
+    If it answers tool results, their calls and the question that opened the turn are included. Messages
+    that are already pending in `back_to` are left out.
     """
     if all(message.role != "assistant" for message in timeline.said):
         return []
@@ -134,7 +134,7 @@ class Tangents(ConversationHead):
     """A conversation with its tangents."""
 
     def enter_tangent_mode(self) -> None:
-        """Begin a tangent; do nothing inside of one (`begin_tangent` nests)."""
+        """Begin a tangent; do nothing inside one (`begin_tangent` nests)."""
         if not self.is_in_tangent_mode():
             self.begin_tangent()
 
@@ -154,18 +154,18 @@ class Tangents(ConversationHead):
         return self.head.parent is not None
 
     def get_tangent_duration_seconds(self) -> int | None:
-        """Return for how many seconds the tangent has been open; None outside of one."""
+        """Return how many seconds the tangent has been open; None outside a tangent."""
         if not self.is_in_tangent_mode():
             return None
         return max(0, self.os.now() - self.head.started) // 1000
 
     def exit_tangent_mode(self) -> None:
-        """Leave the tangent and go back to where it began; do nothing outside of one."""
+        """Leave the tangent and go back to where it began; do nothing outside a tangent."""
         if self.head.parent is not None:
             self._leave(self.head.parent)
 
     def exit_tangent_mode_with_tail(self) -> None:
-        """Leave the tangent, and carry its last exchange over."""
+        """Leave the tangent and carry over its last exchange."""
         if self.head.parent is not None:
             entries = tail(self.head, self.head.parent)
             self._leave(self.head.parent)
@@ -173,7 +173,7 @@ class Tangents(ConversationHead):
                 self.add(entry)
 
     def exit_tangent_mode_with_summary(self, summary: str | None = None) -> None:
-        """Leave the tangent, and carry a summary over: a given one, or a digest of the tangent."""
+        """Leave the tangent and carry over a summary: the given one, or a digest of the tangent."""
         if self.head.parent is not None:
             messages = self.head.said
             text = summary if summary is not None else _digested(messages)
@@ -184,8 +184,8 @@ class Tangents(ConversationHead):
     def kept_tangents(self) -> list[KeptTangent]:
         """Return the tangents that were left, in the order in which they began.
 
-        A restore or a rewind goes to another main conversation: tangents of the one before are listed again
-        when it is undone.
+        A restore or a rewind switches to another main conversation; the tangents of the previous one are
+        listed again when it is undone.
         """
         return [_kept(one) for one in self._left()]
 
@@ -216,7 +216,7 @@ class Tangents(ConversationHead):
         )
 
     def _undo_exit(self, exit: Undoable, search: UndoSearch) -> None:
-        """Go back into a tangent that was left; an entry says that leaving it was undone."""
+        """Go back into a tangent that was left, and add an entry that says that leaving it was undone."""
         tangent = self.head.leavings[exit.number - self.head.first]
         if not self._is_loaded(tangent):
             raise search.not_loaded()
@@ -224,7 +224,7 @@ class Tangents(ConversationHead):
         self._go_to(tangent)
 
     def _undo_branch(self, search: UndoSearch) -> str:
-        """Go back to the timeline before the one that is the head, and return what had created it."""
+        """Go back to the timeline before the head, and return the operation that created the head."""
         undone = self.head
         if undone.created < 0 or (undone.operation and undone.former is None):
             raise search.not_loaded()
@@ -249,7 +249,7 @@ class Tangents(ConversationHead):
             found = {name: (base.last_left(name) if base else None) or one for name, one in began.items()}
             left |= found
             bases += found.values()
-        return [left[name] for name in sorted(left)]  # names are minted in the order of time
+        return [left[name] for name in sorted(left)]  # names sort by the time they were created
 
     def _leave(self, back_to: Timeline) -> None:
         tangent = self.head
@@ -259,7 +259,7 @@ class Tangents(ConversationHead):
             back_to.left(tangent)
 
     def _drop_if_empty(self, timeline: Timeline) -> bool:
-        """Forget a tangent in which nothing was said and which no log holds; return True if it is one."""
+        """Drop a tangent if nothing was said in it and no log holds it; return True if it was dropped."""
         needed = any(timeline in (one.parent, one.former) for one in self.timelines)
         is_new = timeline.operation == "tangent" and not timeline.recorded
         if needed or not is_new or len(timeline.entries) > timeline.forked_at + 1:
@@ -272,7 +272,7 @@ class Tangents(ConversationHead):
         return _around(self.head)[:-1]
 
     def _place_after(self, id: str) -> int:
-        """Count the entries up to a message; inside a group of calls and answers, up to the group."""
+        """Count the entries up to a message; inside a group of calls and answers, those before the group."""
         entries = self.head.entries
         for back, entry in enumerate(reversed(entries)):
             if isinstance(entry, Message | Answer) and entry.id == id:
@@ -281,7 +281,7 @@ class Tangents(ConversationHead):
 
 
 def _around(timeline: Timeline) -> list[Timeline]:
-    """Return a timeline, and those to which leaving it leads."""
+    """Return a timeline and its parents, the innermost first."""
     found = [timeline]
     while found[-1].parent is not None:
         found.append(found[-1].parent)

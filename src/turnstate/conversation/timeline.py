@@ -1,8 +1,8 @@
 """Timelines: the entries of one path, folded into what a conversation shows.
 
-A timeline adds to the fold of the log what people see: exchanges, transcript lines, what waits to be sent,
-settings, line trackers and checkpoints. It can be forked at any earlier entry in constant time: a `Moment` is
-recorded after each entry, which holds no copy but says how long the lists were and what was newest.
+To the fold of the log, a timeline adds what people see: exchanges, transcript lines, pending messages,
+settings, line trackers and checkpoints. It can be forked at any earlier entry in constant time: after each
+entry it records a `Moment`, which copies nothing but says how long the lists were and what was newest.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["Clearing", "Moment", "Recalled", "Timeline"]
 
 
 class Clearing(Struct, frozen=True):
-    """What a clearing hid: a part of the history, and what was to be sent."""
+    """What a clearing hid: a part of the history, and the pending messages."""
 
     shown_from: int
     until: int
@@ -77,7 +77,7 @@ Recalled = Prompt | Bootstrap | ModelChange | Settings | Checkpoint | Cut | Summ
 
 
 class Timeline:
-    """The entries of one path, or of its newest part, folded."""
+    """The folded entries of one path, or of its newest part."""
 
     def __init__(self, *, first: int = 1, parent: Timeline | None = None, name: str = "") -> None:
         self.first, self.parent, self.name, self.started = first, parent, name, 0
@@ -98,7 +98,7 @@ class Timeline:
         self._clearings: Mapping[str, Clearing] = parent._clearings if parent else {}
         self._moments: ForkedList[Moment] = ForkedList(parent._moments if parent else None)
         self._shown_from: int = parent._shown_from if parent else 0
-        # The newest cut that was asked for, and the first exchange that it kept, which no fork changes.
+        # The newest requested cut, and the first exchange that it kept, which no fork changes.
         self._floor: tuple[str, int] = parent._floor if parent else ("", 0)
         self._checked: tuple[tuple[Decision, ...] | None, bool] = (None, False)  # see `lacks_a_start`
         self.messages = ForkedList(parent.messages if parent else None)
@@ -106,17 +106,17 @@ class Timeline:
         self.fold = Fold(self.messages, self.decisions, parent.fold if parent else None, whole=first == 1)
 
     parent: Timeline | None
-    """Where leaving leads; None outside of a tangent."""
+    """The timeline that leaving the tangent leads to; None outside a tangent."""
     begun: int
     """How many entries there were when its tangent began."""
     forked_at: int
-    """How many of its entries are those of the parent; 0 outside of a tangent, and if it is loaded alone."""
+    """How many of its entries are the parent's; 0 outside a tangent, or if it is loaded alone."""
     operation: str
-    """What created it: a tangent, a restore, a rewind or a fork; nothing for the first one."""
+    """What created it: a tangent, a restore, a rewind or a fork; empty for the first timeline."""
     former: Timeline | None
     """The timeline before that operation, to which undo leads; None if there is none, or it is not loaded."""
     created: int
-    """How many entries there were when it was created; negative if it is not loaded as far back."""
+    """How many entries there were when it was created; negative if it is not loaded that far back."""
     shared: int
     """How many entries it has in common with the former one."""
     entries: ForkedList[Entry]
@@ -136,10 +136,10 @@ class Timeline:
         return tangent
 
     def restored(self, at: int, operation: str = "restore") -> Timeline:
-        """Return a timeline with the first entries only, in the tangent that they were in."""
+        """Return a timeline with only the first `at` entries, in the tangent that they belong to."""
         level = self
         while level.parent is not None and at <= level.begun:
-            at = max(0, at + level.first - level.parent.first)  # it may be loaded from elsewhere on
+            at = max(0, at + level.first - level.parent.first)  # the parent may be loaded from another entry
             level = level.parent
         back = level._earlier(at)
         back.parent, back.name, back.started = level.parent, level.name, level.started
@@ -149,7 +149,7 @@ class Timeline:
         return back
 
     def _earlier(self, at: int) -> Timeline:
-        """Return the timeline as it was after so many entries, without folding any of them again."""
+        """Return the timeline as it was after `at` entries, without folding any of them again."""
         if at == 0:
             base = Timeline(first=self.first)
             for entry in self.recalled:
@@ -205,17 +205,17 @@ class Timeline:
         self.add(Tangent(name=tangent.name))
 
     def last_left(self, name: str) -> Timeline | None:
-        """Return the timeline on which the tangent of that name was left last, to come back here."""
+        """Return the timeline on which the tangent `name` was last left to come back here."""
         return next((one for one in reversed(self.leavings.values()) if one.name == name), None)
 
     @property
     def said(self) -> list[Message]:
-        """The messages since its tangent began; outside of one, all that are loaded."""
+        """The messages since its tangent began; outside a tangent, all loaded messages."""
         shown = (one.message if isinstance(one, Answer) else one for one in self.entries[self.begun :])
         return [one for one in shown if isinstance(one, Message)]
 
     def newest_operation(self, search: UndoSearch) -> Undoable | None:
-        """Return the newest operation since it was created that was not undone."""
+        """Return the newest operation since the timeline was created that was not undone."""
         own = range(len(self.entries) - 1, self.created - 1, -1)
         for place, entry in zip(own, reversed(self.entries), strict=False):
             found = search.check(self.first + place, entry)
@@ -262,12 +262,12 @@ class Timeline:
 
     @property
     def live_history(self) -> list[HistoryEntry]:
-        """The exchanges that are shown: not those before a clearing, and the newest 10,000 at most."""
+        """The exchanges that are shown: at most the newest 10,000, and none from before a clearing."""
         return self.history[self.live_from :]
 
     @property
     def is_over_cap(self) -> bool:
-        """Whether a window could show more exchanges than the live history may hold."""
+        """True if a window could show more exchanges than the live history may hold."""
         if len(self.history) <= MAX_CONVERSATION_STATE_HISTORY_LEN:
             return False
         floor = floor_of(self.fold.in_force)
@@ -277,10 +277,10 @@ class Timeline:
 
     @property
     def lacks_a_start(self) -> bool:
-        """Whether what is not loaded would be shown.
+        """True if entries that are not loaded would be shown.
 
-        By a window, if no cut says that it left, or one has pinned it; or by the history and the transcript,
-        if there are fewer exchanges than they may hold.
+        A window would show them if no cut covers them or a cut pinned them; the history and the transcript
+        would, if there are no more exchanges than they may hold.
         """
         if self.first == 1:
             return False
@@ -306,7 +306,7 @@ class Timeline:
 
     @property
     def checkpoints_since_start(self) -> list[tuple[int, Checkpoint]]:
-        """The checkpoints from the newest start on, each with the number of entries up to it, if loaded."""
+        """Checkpoints since the newest start, each with the number of entries up to it; 0 if not loaded."""
         found = list[tuple[int, Checkpoint]]()
         for one in reversed(self.checkpoints):
             found.append(one)
@@ -316,18 +316,18 @@ class Timeline:
 
     @property
     def cut(self) -> Cut | None:
-        """The newest cut that holds."""
+        """The newest cut in force."""
         return self.fold.cut
 
     @property
     def summary(self) -> tuple[str, Cut, Summary | None] | None:
-        """The text in place of what the newest cut covers, the cut, and the model's summary if any."""
+        """The text that replaces what the newest cut covers, the cut, and the model's summary if any."""
         cut = self.fold.cut
         return (self.fold.summary_of(cut), cut, self.fold.model_summary(cut)) if cut else None
 
     @property
     def latest_summary(self) -> tuple[str, Usage] | None:
-        """The summary that a compaction or the cap left, and what is known of the request for it."""
+        """The summary that a compaction or the cap left, and the metadata of the request for it."""
         found = self.summary
         if found is None or not found[1].asked or not found[0]:
             return None
@@ -337,18 +337,18 @@ class Timeline:
 
     @property
     def open_calls(self) -> list[ToolCallRequest]:
-        """The calls that are under way; none once the user has spoken instead."""
+        """The calls in progress; none once the user has spoken instead."""
         return self.fold.open_calls
 
     def fresh(self, message: Message) -> Message | None:
-        """Return what is new in a tool message, under the core's ids; None if nothing is.
+        """Return what is new in a tool message, under the core's ids; None if nothing is new.
 
-        Raise `InvalidMessage` for a result of an unknown call, or a second, different one.
+        Raise `InvalidMessage` for a result of an unknown call, or a second, different result.
         """
         return self.fold.known_calls([message]).fresh(message)
 
     def model_before(self, place: int) -> ModelChange | None:
-        """Return the model that was in force when there were so many entries."""
+        """Return the model that was in force when there were `place` entries."""
         if place:
             return self._moments[place - 1].model
         return next((one for one in reversed(self.recalled) if isinstance(one, ModelChange)), None)
@@ -359,7 +359,7 @@ class Timeline:
         return sum(message.role == "assistant" for message in before)
 
     def recall(self, entry: Recalled, *, at: int = 0) -> None:
-        """Fold in an entry from before the first one that still counts, with its number if that is known."""
+        """Fold in an entry from before the loaded part that still applies, with its number if known."""
         self.recalled.append(entry)
         self.fold.add(entry)
         match entry:
@@ -405,7 +405,7 @@ class Timeline:
             self._clearings = {id: one for id, one in self._clearings.items() if id != decision.cut}
 
     def _uncover(self, hidden: Clearing) -> None:
-        """Show again what a clearing hid; pending messages wait again, or join the first exchange since."""
+        """Show what a clearing hid; its messages become pending again or join the first exchange since."""
         self._shown_from = hidden.shown_from
         if len(self.history) == hidden.until:
             self.pending = hidden.pending + self.pending
@@ -418,7 +418,7 @@ class Timeline:
 
 
 def _line_of(message: Message) -> str | None:
-    """Return the line of a message in the transcript, which people read; None for a tool message."""
+    """Return the line of a message in the transcript for people; None for a tool message."""
     match message.role:
         case "user":
             text = message.text

@@ -1,8 +1,8 @@
 """Tools as a conversation knows them: where each comes from, its definition, and names that changed.
 
 A history outlives its tools: a server is removed, a tool gets a prefix. Before a request, a call whose
-tool is gone is shown under the name that it has now, if there is one such name, else under a
-placeholder; the log keeps what was called.
+tool is gone is renamed to the tool's current name if exactly one name matches, else to a placeholder.
+The log keeps the original name.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ToolOrigin(Struct, frozen=True, order=True):
 
     @classmethod
     def of(cls, key: str) -> Self:
-        """Read a key."""
+        """Return the origin for a key."""
         match key:
             case "native___":
                 return cls("builtin")
@@ -66,13 +66,13 @@ Tools = dict[ToolOrigin, list[ToolSpec]]
 
 
 def specs(tools: Mapping[ToolOrigin, Iterable[ToolSpec]]) -> tuple[ToolSpec, ...]:
-    """Return all definitions in a stable order: by origin, then as listed; the first of a name counts."""
+    """Return all definitions in a stable order: by origin, then as listed; the first of each name wins."""
     ordered = (spec for origin in sorted(tools) for spec in tools[origin])
     return tuple({spec.name: spec for spec in reversed(list(ordered))}.values())[::-1]
 
 
 def repaired(message: Message, names: frozenset[str]) -> Message:
-    """Return a message whose calls have existing names; without any names nothing is changed."""
+    """Return a message whose calls name existing tools; without any names, nothing changes."""
     if not names or not any(call.name not in names for call in message.tool_calls):
         return message
     calls = tuple(_repaired_call(call, names) for call in message.tool_calls)

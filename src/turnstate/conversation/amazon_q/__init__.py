@@ -1,7 +1,7 @@
-"""The conversation JSON of the command line that this state comes from: read it, and write it again.
+"""The conversation JSON of Amazon Q, the command line that this state comes from: reading and writing.
 
-A file that it saved, or a row of its database, becomes a `ConversationState`; one that was not changed is
-written as an equal document. What we have no place for is kept beside the values it belongs to.
+A file that it saved, or a row of its database, becomes a `ConversationState`. An unchanged state is written
+as an equal document. Data that we have no place for is kept next to the values it belongs to.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Fields of an Amazon Q document beside the messages: tools, sticky files, model, trackers, requests.
+"""Fields of an Amazon Q document other than messages: tools, sticky files, model, trackers, requests.
 
-What the user's own tools are called here is native there. A conversation from the original has all
-fields as they came beside ours, so far as ours would be written otherwise.
+The user's own tools are custom here and native there. A conversation that comes from Amazon Q keeps the
+original of every field that we would write differently.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TRACKED = (
 
 
 def restore(state: ConversationState, document: dict[str, Any]) -> None:
-    """Set the fields of a document that a state has, too."""
+    """Set the fields that a document and a state have in common."""
     trackers = document.get("file_line_tracker", {})
     known = {
         "tools": document["tools"],
@@ -100,7 +100,7 @@ def _model(info: ModelInfo) -> dict[str, Any]:
     }
 
 
-# Fields that our values would write differently are kept verbatim beside them.
+# Fields that we would write differently are kept verbatim next to our values.
 
 
 _ABSENT = object()
@@ -108,14 +108,14 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def digest(value: Any) -> str:
-    """Return a text that is equal for equal JSON values; a missing value has one of its own."""
+    """Return a digest that is equal for equal JSON values; a missing value has its own."""
     if value is _ABSENT:
         return ""
     return hashlib.blake2b(_encode(value), digest_size=16).hexdigest()
 
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that ours and theirs would write differently, or that only one of them has."""
+    """Return the fields that differ between ours and theirs, or that only one of them has."""
     found = dict[str, Any]()
     for name in dict.fromkeys([*theirs, *ours]):
         own, other = ours.get(name, _ABSENT), theirs.get(name, _ABSENT)
@@ -125,7 +125,7 @@ def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, A
 
 
 def put_back(ours: Mapping[str, Any], kept: Any) -> dict[str, Any]:
-    """Return our fields, with those that were kept verbatim in their place."""
+    """Return our fields; those that are unchanged are replaced with the originals that were kept."""
     result = dict(ours)
     for name, one in kept.items() if isinstance(kept, dict) else ():
         if not isinstance(one, dict) or one.get("for") != digest(ours.get(name, _ABSENT)):
@@ -166,7 +166,7 @@ def read(document: dict[str, Any]) -> Usage:
 
 
 def of_answer(usage: Usage, prompt_bytes: int, answer: Message, written: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata of an answered request; `written` is the answer as the document has it."""
+    """Return the metadata of an answered request; `written` is the answer in the form of the document."""
     if usage.details.keys() >= _REQUIRED:
         return dict(usage.details)
     moment = int(datetime.fromisoformat(answer.timestamp).timestamp() * 1000)
@@ -190,7 +190,7 @@ def of_summary(text: str, id: str, model: str) -> dict[str, Any]:
     return {**_BLANK, **known, "message_meta_tags": [COMPACT]}
 
 
-# The checkpoints of a document: foreign data that is kept, without its copies of the history.
+# The checkpoints of a document: foreign data, kept without its copies of the history.
 
 
 COPY = "history_snapshot"

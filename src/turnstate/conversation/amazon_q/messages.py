@@ -1,7 +1,7 @@
 """Exchanges of an Amazon Q document as messages, and back.
 
-A call has the name and arguments that the model sees. If Amazon Q first received others, they are kept beside
-it as ``orig_name`` and ``orig_args``, where the repair of names looks for them.
+A call has the name and arguments that the model sees. If Amazon Q first received others, they are kept with
+the call as ``orig_name`` and ``orig_args``, where the repair of names looks for them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
     "written_user",
 ]
 
-# Ids for messages and calls, the same whenever a document is read.
+# Ids for messages and calls, the same each time a document is read.
 
 
 ASIDE = b"tangent"
@@ -42,7 +42,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Naming:
-    """Mints the ids of messages and calls of one path in their order, and knows the newest calls."""
+    """Creates the ids of the messages and calls of one path in order, and knows the newest calls."""
 
     def __init__(self, conversation: str, *, aside_from: int | None = None) -> None:
         self._conversation, self._aside_from = conversation.encode(), aside_from
@@ -67,7 +67,7 @@ class Naming:
         return found
 
     def answered(self, theirs: str) -> CallId:
-        """Return the call that a result answers; the id as it is if there is none."""
+        """Return the id of the call that a result answers; the given id if there is no such call."""
         if waiting := self._awaited.get(theirs):
             return waiting.pop(0)
         return CallId(theirs) if theirs else ids.derived_call_id(self._place, *self._salt)
@@ -117,7 +117,7 @@ def _content(result: ToolCallResult) -> list[dict[str, Any]]:
 
 
 def _kinds(result: ToolCallResult) -> list[str]:
-    """Return the blocks that a result was read from, if they are known, or blocks that fit its value."""
+    """Return the kinds of the blocks that a result was read from, if known, or kinds that fit its value."""
     natural = _natural(result.result)
     kinds = result.extra.get(BLOCKS) if isinstance(result.extra, Extra) else None
     if not isinstance(kinds, list) or not all(kind in (JSON, TEXT) for kind in kinds):
@@ -148,11 +148,11 @@ def _natural(value: Any) -> list[str]:
     return [TEXT if isinstance(value, str) else JSON]
 
 
-# The user's side of an exchange, which is one message in the document, as messages, and back.
+# The user's side of an exchange, which is one message in the document and several here, and back.
 
 
 FORMAT = "qcli"
-"""The key under which messages keep what only the document has."""
+"""The name under which messages keep what only the document has."""
 
 CANCELLED, EDITED, ENVIRONMENT, PURPOSE = "cancelled", "edited", "env_context", "purpose"
 ADDED = "additional_context"
@@ -163,7 +163,7 @@ _FORMATS = {kind: name for name, kind in _MEDIA_TYPES.items()}
 
 
 def read_user(document: dict[str, Any], naming: Naming, *, sent_at: str, at: str) -> list[Message]:
-    """Read a message; `sent_at` is its time if it has none."""
+    """Read the user's side of an exchange; `sent_at` is its time if it has no timestamp."""
     ((variant, body),) = document["content"].items()
     prompt, answers = body.get("prompt"), body.get("tool_use_results", [])
     stamp = document.get("timestamp")
@@ -181,7 +181,7 @@ def read_user(document: dict[str, Any], naming: Naming, *, sent_at: str, at: str
 
 
 def written_user(messages: Sequence[Message], theirs: Mapping[CallId, str]) -> dict[str, Any]:
-    """Return the user's side of an exchange; `theirs` are the ids of calls in the document."""
+    """Return the user's side of an exchange; `theirs` has the ids of calls in the document."""
     plain = _users_plain(messages, theirs)
     native = messages[-1].native if messages else None
     if native is None or native.format != FORMAT or _extra(messages[-1]).get(EDITED) != fields.digest(plain):
@@ -195,7 +195,7 @@ def _tool(answered: list[ToolCallResult], *, id: str, timestamp: str, extra: Ext
 
 
 def _marked(messages: list[Message], document: dict[str, Any], theirs: Mapping[CallId, str]) -> list[Message]:
-    """Keep with messages what else the document has: the environment, and what we would write differently."""
+    """Keep the rest of the document with the messages: the environment, and fields we write differently."""
     if document["env_context"] != NO_ENVIRONMENT:
         extra = {**_extra(messages[0]), ENVIRONMENT: document["env_context"]}
         messages[0] = structs.replace(messages[0], extra=Extra(extra))
@@ -255,7 +255,7 @@ def _parts(document: dict[str, Any], prompt: str | None) -> list[Part]:
 
 
 def _prompt(message: Message) -> str | None:
-    """Return the user's text, with a line for each part that the document cannot hold; None without text."""
+    """Return the user's text, with a line for each part that the document cannot hold; None if no text."""
     if isinstance(message.content, str):
         return message.content
     own = [part for part in message.parts if not _is_picture(part) and not _is_added(part)]
@@ -293,7 +293,7 @@ _ORIGINAL = {"orig_name": "name", "orig_args": "args"}
 
 
 def read_assistant(entry: dict[str, Any], naming: Naming, *, answered_at: str) -> Message:
-    """Read the answer of an exchange, with all of the exchange that is not the user's side."""
+    """Read the answer of an exchange, with everything else that is not the user's side."""
     ((_, body),) = entry["assistant"].items()
     id = naming.message(entry["assistant"])
     uses = body.get("tool_uses", [])

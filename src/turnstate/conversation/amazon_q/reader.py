@@ -1,8 +1,8 @@
 """Reads an Amazon Q document: its history as entries, the rest as settings, a tangent as a timeline.
 
-The main conversation is a timeline, and a tangent that is under way is one that leaves it where the two
-begin to differ. The summary of what the original has compacted stands first, since it keeps all that
-follows. What is stored of the valid range is not looked at: it follows from the rest.
+The main conversation is one timeline; an open tangent is another, forked where the two begin to differ. If
+Amazon Q has compacted the conversation, the summary comes first, since it keeps everything that follows. The
+stored valid range is ignored: it is derived from the rest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .messages import Naming
 
 __all__ = ["ENTRIES", "LARGEST", "MAIN", "SUMMARISED", "load", "marked", "read", "repaired"]
 
-# Exchanges as a window would send them: every call is answered by what follows it, and by nothing else.
+# Exchanges as a window would send them: every call is answered by what follows it and by nothing else.
 
 
 BROKEN = "broken"
@@ -41,9 +41,9 @@ Sides = list[tuple[Message, ...]]
 
 
 def repaired(sides: Sequence[Sequence[Message]], answers: Sequence[Message]) -> tuple[Sides, list[Message]]:
-    """Return the user's sides, the one after the last answer included, and the answers, calls matched."""
+    """Return the user's sides (also the one after the last answer) and the answers, with calls matched."""
     (*sound, waiting), unmatched = _sound(sides, answers)
-    sound.append(waiting if sides[-1] else ())  # open calls wait for their results there, too
+    sound.append(waiting if sides[-1] else ())  # in Amazon Q, too, open calls wait for their results
     kept = [
         tuple(verbatim) if any(map(_is_marked, verbatim)) else one
         for verbatim, one in zip(sides, sound, strict=True)
@@ -95,10 +95,10 @@ def _is_marked(message: Message) -> bool:
 
 
 LARGEST = 256 * 1024 * 1024
-"""Bytes of a document: images are lists of numbers in it, and checkpoints copy the history."""
+"""Maximum bytes of a document, in which images are lists of numbers and checkpoints copy the history."""
 
 ENTRIES = ("history", "next_message", "transcript", "latest_summary")
-"""Fields that are entries of a timeline; in the state of a tangent they are the main conversation's."""
+"""Fields that become entries of a timeline; in the state of a tangent, they are the main conversation's."""
 
 MAIN = "main_"
 SUMMARISED = "request"
@@ -114,7 +114,7 @@ def load(data: bytes | str, *, os: Os | None = None) -> ConversationState:
 
 
 def read(document: Any, *, os: Os | None = None) -> ConversationState:
-    """Read a conversation; raise `InvalidPayload` with the path to what cannot be read."""
+    """Read a conversation; raise `InvalidPayload` with the path to the part that cannot be read."""
     return _read(strict_json.plain(document), os)
 
 
@@ -222,6 +222,6 @@ def _times(record: dict[str, Any] | None) -> tuple[str, str]:
 
 
 def _retell(timeline: Timeline, lines: Sequence[str]) -> None:
-    """Add the transcript of the document if the messages would give another one."""
+    """Add the transcript of the document if it differs from the one that the messages produce."""
     if list(timeline.lines) != lines:
         timeline.add(Note("", tuple(lines)))

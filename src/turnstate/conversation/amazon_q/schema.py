@@ -1,8 +1,8 @@
 """The schema of an Amazon Q conversation document, and the check of a document against it.
 
-An enum is an object with one key, the name of its variant; a struct is an object that may have more
-keys than it needs. What the original requires is required here, and what it takes for granted is not.
-Nothing is read here: a document that passes can be read without a further look at its types.
+An enum is an object with one key, the name of its variant; a struct is an object that may have extra
+keys. Fields that Amazon Q requires are required here; fields that it has defaults for are optional.
+This module only checks: a document that passes can be read without further type checks.
 """
 
 from __future__ import annotations

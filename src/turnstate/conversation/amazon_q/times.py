@@ -1,8 +1,8 @@
-"""Times: the three notations of an Amazon Q document as ours, and back.
+"""Times: conversion between the three notations of an Amazon Q document and ours.
 
-Messages carry RFC 3339 with the writer's offset and up to nine digits of a second. The start of a tangent
-is nine numbers (year, day of the year, hour, minute, second, nanosecond, and the offset in hours,
-minutes and seconds), or the same as text, depending on how the original was built.
+Messages have RFC 3339 times with the writer's offset and up to nine decimals of a second. The start of a
+tangent is nine numbers (year, day of the year, hour, minute, second, nanosecond, and the offset in hours,
+minutes and seconds), or the same time as text, depending on how Amazon Q was built.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _LEAP_SECOND = "60"
 
 
 def utc(text: str, *, at: str) -> str:
-    """Return a time as our messages have it: UTC, with a final Z, and as exact as it was."""
+    """Return a time in the notation of our messages: UTC, with a final Z, and with its precision kept."""
     moment, fraction = _parsed(text, at)
     return f"{moment.isoformat()}{fraction[:10]}Z"
 
 
 def of_milliseconds(since_1970: int) -> str:
-    """Return a time given as a number; one that no calendar holds is unknown."""
+    """Return the time for milliseconds since 1970; a time out of range is unknown."""
     try:
         moment = _EPOCH + since_1970 * _MILLISECOND
     except OverflowError:
@@ -48,7 +48,7 @@ def of_milliseconds(since_1970: int) -> str:
 
 
 def start_milliseconds(value: Any, *, at: str) -> int:
-    """Read the start of a tangent, in milliseconds since 1970; no earlier than the first."""
+    """Return the start of a tangent in milliseconds since 1970, at least 1."""
     moment = _of_numbers(value, at) if isinstance(value, list) else _of_text(value, at)
     return max(1, (moment - _EPOCH) // _MILLISECOND)
 

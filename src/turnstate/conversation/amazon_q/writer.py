@@ -1,6 +1,6 @@
-"""Writes an Amazon Q document: the live history with its summary, in its order and by its rules.
+"""Writes an Amazon Q document: the live history with its summary, in Amazon Q's order and by its rules.
 
-`left_out` lists what such a document cannot hold, for the person who exports.
+`left_out` lists what such a document cannot hold, for the person who exports it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .reader import ENTRIES, MAIN, SUMMARISED
 __all__ = ["first_written", "left_out", "row", "saved", "write"]
 
 MOST_MESSAGES = 9_994
-"""Messages that Amazon Q sends; with more, it begins at a later prompt."""
+"""Maximum messages that Amazon Q sends; with more, it begins at a later prompt."""
 
 ORDER = """
     conversation_id next_message history valid_history_range transcript tools context_manager
@@ -85,7 +85,7 @@ def _timeline(timeline: Timeline) -> dict[str, Any]:
 def _repaired(
     history: Sequence[HistoryEntry], pending: Sequence[Message]
 ) -> tuple[list[HistoryEntry], tuple[Message, ...]]:
-    """Return exchanges, and the pending messages, in which every call is answered at once."""
+    """Return the exchanges and the pending messages, in which every call is answered immediately."""
     sides = [entry.user.messages for entry in history]
     found, answers = reader.repaired([*sides, pending], [entry.assistant for entry in history])
     *sides, waiting = found
