@@ -1,6 +1,6 @@
 """Branches of a session: where a path may end, the next epoch, and undo of the newest operation.
 
-What undo takes back is decided in `log.undo`, for states as well. Nothing is deleted: undoing a fork, a
+`log.undo` decides what undo takes back, for sessions and states alike. Nothing is deleted: undoing a fork, a
 rewind, a restore or a tangent moves the head back, and undoing a compaction writes a revert.
 """
 
@@ -28,7 +28,7 @@ async def entry_row(log: Log, at: Address, id: str) -> Row:
 
 
 async def place_of(log: Log, at: Address, id: str) -> Position:
-    """Return the place of a message, be it among calls and their results."""
+    """Return the place of a message, even if it is between calls and their results."""
     row = await entry_row(log, at, id)
     return Position(row.branch, row.seq)
 
@@ -47,7 +47,7 @@ async def end_of(log: Log, at: Address, id: str) -> Position:
 async def begin_epoch(
     writer: SessionWriter, windows: WindowMaker, memory: UserMemory | None, system: str | None
 ) -> bool:
-    """Begin the next epoch; return False if others wrote between reading the head and ending it there."""
+    """Begin the next epoch; return False if another process wrote after the head was read."""
     row = await writer.refresh()
     if row.lease_until == FOREVER:
         raise Busy(f"session {row.id} is being imported; wait for it, or import its archive again")
@@ -80,7 +80,7 @@ async def undo(writer: SessionWriter) -> str:
             undone = await _undo_entry(writer, row, branch, search)
             undone = undone or await _undo_branch(writer, row, branch, search)
         except Conflict as conflict:
-            if conflict.head[0] != row.branch:  # it would be another operation that is undone
+            if conflict.head[0] != row.branch:  # another operation would be undone
                 raise
             continue
         writer.moved_head()
@@ -88,7 +88,7 @@ async def undo(writer: SessionWriter) -> str:
 
 
 async def undo_restore(writer: SessionWriter, restored: int) -> None:
-    """Move the head to where it was before a restore, which created a branch, whatever came since."""
+    """Move the head to where it was before the restore that created a branch, whatever came since."""
     row, branch = await writer.refresh(), await _branch(writer, restored)
     if branch.operation != "restore" or branch.former is None:
         raise SessionError(f"session {row.id}: branch {restored} was not created by a restore")
@@ -137,14 +137,14 @@ async def _tangent(writer: SessionWriter, left: Tangent) -> BranchRow | None:
 
 
 async def _reenter(writer: SessionWriter, row: SessionRow, again: Tangent, tangent: int) -> None:
-    """Go back into a tangent that was left; first an entry says that leaving it was undone."""
+    """Write an entry that says that leaving a tangent was undone, and go back into the tangent."""
     receipt = await writer.commit(records=await writer.records([again]), expected_head=row.head)
     head = receipt.head
     while True:
         try:
             await writer.commit(select=tangent, expected_head=head)
         except Conflict as conflict:
-            if conflict.head[0] != head.branch:  # the head is on another branch by now
+            if conflict.head[0] != head.branch:  # the head is now on another branch
                 raise
             head = Position(*conflict.head)  # messages that were added meanwhile stay where they are
         else:

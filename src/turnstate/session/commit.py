@@ -1,11 +1,12 @@
-"""A conversation state's new entries, written to the log of its session.
+"""Commits the new entries of a conversation state to the log of its session.
 
-What of a state is in the log, and where, is kept in its `Sync`: timelines and states know nothing of stores.
+The `Sync` of a state records which part of it is in the log, and where: timelines and states know nothing
+about stores.
 
-Writing goes timeline by timeline, parents first: a timeline that the log does not have becomes a branch, and
-at the end the head is where the state is. New entries of one timeline are one write, all or nothing; a
-process that dies between two writes leaves a conversation that is consistent and can be opened. A state that
-another writer has overtaken is refused with `Conflict`, and nothing of it is lost.
+Timelines are written one by one, parents first: a timeline that is not in the log becomes a branch, and at
+the end the head moves to where the state is. New entries of one timeline are one atomic write; a process that
+dies between two writes leaves a conversation that is consistent and can be opened. A state that another
+writer has overtaken is refused with `Conflict`, and nothing in it is lost.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TANGENT = "tangent"
 
 
 class UnconfirmedWrite(Struct, frozen=True, kw_only=True):
-    """A write whose reply was lost: repeated under the same key, it is done once."""
+    """A write whose reply was lost; repeating it under the same key applies it only once."""
 
     key: str
     digest: bytes
@@ -58,7 +59,7 @@ class Place(Struct):
         return [span._replace(last=min(span.last, seq)) for span in self.path if span.first <= seq]
 
     def wrote(self, count: int, head: Position) -> None:
-        """Record that so many entries were written, up to a head."""
+        """Record that `count` entries were written, up to a head."""
         self.written += count
         if count and self.path and self.path[0].branch == head.branch:
             self.path[0] = self.path[0]._replace(last=head.seq)
@@ -76,7 +77,7 @@ class Sync(Struct):
     places: dict[Timeline, Place] = {}
 
     def place(self, timeline: Timeline) -> Place:
-        """Return the place of a timeline; one without a branch if the log does not have it."""
+        """Return the place of a timeline; it has no branch if the timeline is not in the log."""
         return self.places.setdefault(timeline, Place())
 
     @property
@@ -95,7 +96,7 @@ def sync_of(state: ConversationState) -> Sync:
 
 
 def head_of(state: ConversationState) -> Position | None:
-    """Return the head of the log that a state was loaded from, or written to last."""
+    """Return the head of the log when a state was last loaded or written."""
     return sync_of(state).head
 
 
@@ -146,7 +147,7 @@ class StateCommit:
             raise overtaken(row.id, row.version, row.head)
 
     async def _write_tree(self, first: Timeline) -> Receipt | None:
-        """Write a timeline and all that fork from it, each fork before what comes after it there.
+        """Write a timeline and all its forks, each fork before the entries that come after it.
 
         So the entries of a tangent are in the log before the entry that says that it was left.
         """
@@ -165,11 +166,11 @@ class StateCommit:
         return receipt
 
     def _forked_at(self, timeline: Timeline) -> int:
-        """Return the number of entries before a timeline; 0 if it has a branch already."""
+        """Return the number of entries before the fork of a timeline; 0 if it already has a branch."""
         return timeline.shared if self._sync.place(timeline).branch is None else 0
 
     async def _write(self, timeline: Timeline, *, until: int) -> Receipt | None:
-        """Write the new entries of a timeline on its branch, which may be new, too."""
+        """Write the new entries of a timeline to its branch, which may have to be created first."""
         place, receipt = self._sync.place(timeline), None
         if place.branch is None and timeline.former is not None:
             receipt = await self._fork(timeline, timeline.former)
@@ -204,15 +205,15 @@ class StateCommit:
         return timeline.entries[written:until]
 
     def _unconfirmed_only(self, timeline: Timeline, entries: list[Entry]) -> list[Entry]:
-        """Return no more than an unconfirmed write had: it is repeated exactly as it was."""
+        """Return only as many entries as an unconfirmed write had: it is repeated exactly as it was."""
         unconfirmed = self._sync.unconfirmed
         repeats = unconfirmed is not None and unconfirmed.timeline is timeline
         return entries[: unconfirmed.count] if unconfirmed is not None and repeats else entries
 
     async def _fork(self, timeline: Timeline, former: Timeline) -> Receipt:
-        """Create the branch of a timeline after what it shares with the former one, with its first entries.
+        """Create the branch of a timeline, with its first entries, after those shared with the former one.
 
-        The former timeline is the head before it: undo leads back there, and so does leaving a tangent.
+        The former timeline is the head before that, so undo and leaving a tangent lead back there.
         """
         origin = self._sync.place(former)
         if origin.branch != self._sync.branch:
@@ -270,18 +271,18 @@ class StateCommit:
 
 
 def overtaken(session: str, version: int, head: tuple[int, int]) -> Conflict:
-    """Return the error for a state that does not know of all that was written to its session."""
+    """Return the error for a state that lacks entries that were written to its session."""
     text = f"session {session} moved on since this state was loaded; load it again"
     return Conflict(text, version=version, head=head)
 
 
 def _needs_no_branch(entry: Entry) -> bool:
-    """Return True if an entry can be written with its branch; others name the number of the branch."""
+    """Return True if an entry can be written together with its branch; others contain the branch's number."""
     return not isinstance(entry, Cut | Tangent) or (isinstance(entry, Tangent) and bool(entry.started))
 
 
 def _digest(records: Sequence[Record], fork: Fork | None, select: int | None) -> bytes:
-    """Return a digest of a write, which tells it from others."""
+    """Return a digest that identifies a write."""
     summed = hashlib.blake2b(msgspec.json.encode((fork, select)), digest_size=16)
     for record in records:
         summed.update(len(record.body).to_bytes(8, "big") + record.body)

@@ -28,9 +28,9 @@ class Erasure(Struct, frozen=True, kw_only=True):
     """The receipt of an erasure: what was deleted of which sessions, and when.
 
     ``memories`` counts messages in the memory engine, ``snapshots`` files, ``checkpoints`` the sessions
-    whose shadow repository existed, ``state`` the values of the user or tenant, with those they replaced.
-    ``scrubbed`` is True if no byte of it is left in the store's files; it is False if others were reading
-    all the time, and scrubbing again completes it.
+    whose shadow repository existed, ``state`` the values of the user or tenant, including replaced ones.
+    ``scrubbed`` is True if no byte of the data is left in the store's files. It is False if others were
+    reading the whole time; scrubbing again completes it.
     """
 
     at: int
@@ -54,7 +54,7 @@ async def erased(
     home: Home | None,
     now: int,
 ) -> Erasure:
-    """Delete sessions with all that was kept of them; with a user, also all memories of that user."""
+    """Delete sessions and everything that was kept of them; with a user, also all memories of that user."""
     shadows = sum([await erase_checkpoints(home, at) for at in sessions])
     removed = dict[str, Removed]()
     for at in sessions:

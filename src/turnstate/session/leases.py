@@ -1,4 +1,4 @@
-"""Leases: one worker writes alone, and gets an error once it no longer may.
+"""Leases: one worker is the only writer, and gets an error once it no longer is.
 
 A lease is renewed in the background while it is held. A worker that was suspended for too long gets
 `Fenced` at its next write, whatever its clock says.
@@ -21,23 +21,23 @@ from .writer import SessionWriter
 __all__ = ["acquire", "holder_name", "leased", "release", "renew", "seized"]
 
 LONGEST = 86_400
-"""Seconds of a lease: a worker that dies while holding one blocks the session for a day at most."""
+"""Maximum seconds of a lease: a worker that dies while holding one blocks the session for at most a day."""
 
 SEIZED = 5.0
-"""Seconds for which a reset keeps other writers out, at most; it releases the lease when it is done."""
+"""Maximum seconds for which a reset keeps other writers out; it releases the lease when it is done."""
 
 
 def holder_name() -> str:
-    """Return a name for this process, for people who ask who holds a lease."""
+    """Return a name for this process that shows people who holds a lease."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 async def acquire(
     writer: SessionWriter, seconds: float, holder: str | None, *, take_over: bool = False
 ) -> Lease:
-    """Take the lease of a session, or raise `Busy`; `EpochEnded` if another epoch runs.
+    """Take the lease of a session; raise `Busy` if it is held, or `EpochEnded` if the epoch has ended.
 
-    With `take_over`, its holder loses it, and gets `Fenced` at its next write.
+    With `take_over`, the holder loses the lease and gets `Fenced` at its next write.
     """
     row = await writer.refresh()
     name = checked(holder, "a holder") if holder is not None else holder_name()
@@ -47,14 +47,14 @@ async def acquire(
     writer.lease = await writer.store.acquire(writer.at, holder=name, until=until, now=now)
     try:
         await writer.refresh()
-    except EpochEnded:  # the session was reset between the two
+    except EpochEnded:  # the session was reset in between
         await release(writer)
         raise
     return writer.lease
 
 
 async def renew(writer: SessionWriter, seconds: float) -> Lease:
-    """Extend the lease, or raise `Fenced`; `EpochEnded` if the session was reset."""
+    """Extend the lease; raise `Fenced` if it is lost, or `EpochEnded` if the session was reset."""
     if writer.lease is None:
         await writer.refresh()
         raise SessionError(f"session {writer.at.session} is not leased by this handle; acquire() first")
@@ -91,7 +91,7 @@ async def leased(
 
 
 async def seized(writer: SessionWriter) -> Lease | None:
-    """Take the lease from its holder; return None if another worker took it at the same moment."""
+    """Take the lease from its holder; return None if another worker took it at the same time."""
     row = await writer.refresh()
     now, until = max(writer.clock(), row.lease_until), writer.clock() + _milliseconds(SEIZED)
     try:

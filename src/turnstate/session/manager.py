@@ -109,7 +109,7 @@ class SessionManager(SessionDirectory):
 
     @classmethod
     async def _open_store(cls, url: str, **settings: Any) -> Self:
-        """Open the store of a URL for one tenant; the folder for snapshots must be writable."""
+        """Open the store at a URL for one tenant; the folder for snapshots must be writable."""
         check_settings(**settings)  # before a store is created
         snapshots: Snapshots | None = settings.get("snapshots")
         if snapshots is not None:
@@ -168,8 +168,8 @@ class SessionManager(SessionDirectory):
     ) -> Session:
         """Create a session; raise `AlreadyExists` if the id is taken.
 
-        Messages are counted in the counter of the `model`, from the catalog; `counter` is for sessions
-        without one, and for what comes before the first.
+        Messages are counted with the counter that the catalog has for `model`; `counter` is for sessions
+        without a model, and for messages before the first model is set.
         """
         row = structs.replace(
             self._new_row(id if id is not None else str(ids.message_id()), user),
@@ -204,10 +204,10 @@ class SessionManager(SessionDirectory):
         return await self._open_session(id, user=user)
 
     async def deliver(self) -> dict[str, int]:
-        """End idle sessions, and hand what is due to the memory engine; return how many parcels went how.
+        """End idle sessions, and deliver due parcels to the memory engine; return their number by result.
 
-        With ``memory="builtin"`` this happens in the background, and calling it only does so now. With an
-        engine that was passed as a value, call it, or run a worker.
+        With ``memory="builtin"`` this happens in the background anyway; a call only does it now. With an
+        engine that was passed as a value, call this method or run a worker.
         """
         if self._memory is None:
             return {}
@@ -217,9 +217,9 @@ class SessionManager(SessionDirectory):
         return {str(result): count for result, count in (await worker.run_once()).items()}
 
     async def expire(self, *, limit: int = PAGE) -> Sequence[str]:
-        """End sessions that were idle for too long, and return their ids; of several callers one ends each.
+        """End sessions that were idle for too long, and return their ids; only one caller ends each session.
 
-        Raise `ClockSkew`, and end none, if the clock of this machine cannot be trusted.
+        Raise `ClockSkew` and end none if the clock of this machine cannot be trusted.
         """
         check_whole("limit", limit)
         if not self._watch.trusts():
@@ -249,7 +249,7 @@ class SessionManager(SessionDirectory):
     async def erase(
         self, *, session: str | None = None, user: str | None = None, tenant_state: bool = False
     ) -> Erasure:
-        """Delete everything of one session, or of one user, or the tenant's state, and return a receipt."""
+        """Delete everything of one session or one user, or the tenant's state, and return a receipt."""
         if session is None and user is None and not tenant_state:
             raise InputError("nothing to erase was named; pass a session or a user, or tenant_state=True")
         if session is not None:
@@ -273,7 +273,7 @@ class SessionManager(SessionDirectory):
         )
 
     def user_state(self, user: str) -> State:
-        """Return the named values that programs keep for a user, whichever session they are in."""
+        """Return the named values that programs keep for a user across sessions."""
         return self._owner_state(checked(user, "a user"))
 
     @property
@@ -303,7 +303,7 @@ class SessionManager(SessionDirectory):
         """Continue a session after its process ended: from the log, or else from its newest snapshot.
 
         A snapshot that this installation did not write is used only with `trust`; its system messages
-        are then foreign ones, and stand for nothing but themselves.
+        are then marked as foreign and have no authority.
         """
         try:
             session = await self._open_session(id, user=user)

@@ -1,8 +1,8 @@
-"""Summaries by a model, in the background: prepared before a cut, or put in its digest's place after.
+"""Summaries by a model, in the background: prepared before a cut, or replacing its digest afterwards.
 
-One request is under way at a time. What comes of it is used only if it still fits: the same cut is
-the newest, the same epoch runs. A model that fails three times in a row is left alone, and the user
-gets a notice; digests are used meanwhile, and the history is never changed.
+One request is in progress at a time. Its result is used only if it still fits: the same cut is the
+newest, and the epoch has not ended. A model that fails three times in a row is no longer asked, and the
+user gets a notice; digests are used instead, and the history is never changed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ..tokens import counter as counter_named
 
 __all__ = ["PATIENCE", "Background", "Summarizer", "ask", "rooms"]
 
-# Asking a model for a summary: what it is shown, how long it may take, and what is taken from it.
+# Asking a model for a summary: what it is shown, how long it may take, and what is accepted from it.
 
 
 PATIENCE = 120.0
-"""Seconds that a model may take, all tries included; by then the conversation has moved on."""
+"""Maximum seconds that a model may take, including all tries; by then the conversation has moved on."""
 
 CHARS_PER_TOKEN = 2
-"""Of the record: half of what English has, since code and other languages have less."""
+"""Assumed for the record: half of what English has, since code and other languages have fewer."""
 
 SHARES = (1, 4, 16)
 
@@ -42,7 +42,7 @@ Spent = Callable[[Usage], Awaitable[None]]
 
 
 def rooms(model: Model) -> tuple[int, ...]:
-    """Return the characters of the record that a model is shown, at the first try and at later ones."""
+    """Return how many characters of the record a model is shown on the first try and on later ones."""
     window = model_named(model.name).context_window
     most = min(EXCERPT_CHARS, window * CHARS_PER_TOKEN)
     return tuple(most // share for share in SHARES)
@@ -58,9 +58,9 @@ async def ask(
     patience: float,
     spent: Spent | None = None,
 ) -> Summary | Refusal:
-    """Ask for the summary of a pending cut once; return the reason if there is none.
+    """Ask once for the summary of a pending cut; return a refusal with the reason if there is none.
 
-    `spent` is told what the provider reported, whatever comes of the answer.
+    `spent` is called with the usage that the provider reported, even if the answer is refused.
     """
     cut, focus = pending.cut, pending.cut.asked.get("focus")
     counter, cap = counter_named(cut.counter), text_cap(cut, policy)
@@ -80,7 +80,7 @@ async def ask(
         answer = await complete(model, question, patience=patience)
     except TimeoutError:
         return Refusal("late", "the model gave no summary in time")
-    except Exception as error:  # a model's adapter may raise anything; the session must go on
+    except Exception as error:  # a model's adapter may raise anything; the session must continue
         return Refusal("error", f"{type(error).__name__}: {error}"[:200])
     if answer.usage and spent:
         await spent(_usage(answer.usage, model.name, cut))
@@ -109,7 +109,7 @@ def _usage(told: UsageReported, model: str, cut: Cut) -> Usage:
 
 
 def _digest(request: SummaryRequest) -> str:
-    """Name a request by what it says: it follows from the log, so it can be made again and compared."""
+    """Return a digest of a request; the log determines it, so it can be computed again and compared."""
     return hashlib.sha256(f"{request.system}\0{request.user}".encode()).hexdigest()
 
 
@@ -122,7 +122,7 @@ class Summarizer:
     def __init__(self, model: Model, policy: Policy, spawn: Spawn) -> None:
         self._model, self._policy, self._spawn = model, policy, spawn
         self._task: asyncio.Task[None] | None = None
-        self._prepared: tuple[str | None, Cut, Summary] | None = None  # the id of the cut that it follows
+        self._prepared: tuple[str | None, Cut, Summary] | None = None  # with the id of the cut it follows
         self.failures = Failures()
         self.spent: Spent | None = None  # writes the usage of each request into the log
 
@@ -133,7 +133,7 @@ class Summarizer:
         return self._prepared[1:]
 
     def prepare(self, window: Window) -> None:
-        """Begin with the summary of the coming cut, where a window is nearly full."""
+        """Start the summary of the coming cut if a window is nearly full."""
         if window.tokens < self._policy.warn_at * window.limit or not self._may_ask():
             return
         follows = next((one.id for one in reversed(window.applied) if isinstance(one, Cut)), None)
@@ -173,10 +173,10 @@ class Summarizer:
         tries: int = 1,
         patience: float | None = None,
     ) -> Summary | Refusal:
-        """Ask for a summary; after an error, which a long request may cause, again with less of the record.
+        """Ask for a summary; after an error, which a long request may cause, retry with less of the record.
 
-        All tries together take at most `patience` seconds. A failure is counted once, however often it
-        was tried.
+        All tries together take at most `patience` seconds. A failure is counted once, no matter how many
+        tries there were.
         """
         outcome: Summary | Refusal = Refusal("error", self.failures.notice or "the model was not asked")
         if not self.failures.may_try:
@@ -206,7 +206,7 @@ class Summarizer:
         return outcome
 
 
-# Work in the background, which ends with its owner and whose errors are not lost.
+# Background work that ends with its owner and whose errors are not lost.
 
 
 _log = logging.getLogger("turnstate.session")
@@ -219,19 +219,19 @@ class Background:
         self._tasks = set[asyncio.Task[None]]()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin something."""
+        """Start a task."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     async def settled(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no task is running."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def cancel(self) -> None:
-        """Break off what is under way, and wait until it is."""
+        """Cancel all running tasks and wait until they end."""
         for task in self._tasks:
             task.cancel()
         await self.settled()

@@ -1,17 +1,17 @@
-"""A turn: the user's words, requests and replies, tool results, each saved before the program goes on.
+"""A turn: the user's words, requests and replies, tool results, each saved before the program continues.
 
     async with session.turn("fix it", budget=budget, tools=tools) as turn:
         while request := await turn.request("openai-chat", model="…"):
             for call in await turn.reply(await client.chat.completions.create(**request)):
                 await turn.result(call, await run(call))
 
-A process that ends in the middle leaves a turn *pending*: a prompt that waits for its reply, or calls of
-which some have results. ``session.turn()`` without words continues it. Calls that have results keep them; the
-others are in ``turn.calls``, and whether to run them again is the caller's decision: those that have no
-result by the first request are answered as interrupted, and the model decides.
+A process that ends in the middle leaves a turn *pending*: a prompt that waits for its reply, or calls, some
+of which have results. ``session.turn()`` without words continues it. Calls that have results keep them. The
+others are in ``turn.calls``, and the caller decides whether to run them again: those without a result by the
+first request are answered as interrupted, and the model decides.
 
-A turn expects that nobody else writes to the session. If somebody does, the next step raises `Conflict`, and
-what was saved stays.
+A turn expects to be the only writer of the session. If another writer intervenes, the next step raises
+`Conflict`, and everything saved so far stays.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["Pending", "Turn", "pending"]
 
 MOST_MODELS = 8
-"""Models whose calibration a session carries along."""
+"""Maximum number of models whose calibration a session carries along."""
 
 T = TypeVar("T")
 
@@ -62,9 +62,9 @@ T = TypeVar("T")
 class Pending(Struct, frozen=True, kw_only=True):
     """What is unfinished: a prompt that waits for its reply, or the calls of the last reply.
 
-    When all calls are answered, a request with their results is due. ``started`` are the open calls of which
-    `Turn.started` said that they were about to run. ``paused`` means that the provider, which ran tools of
-    its own, stopped in the middle (Anthropic's ``pause_turn``) and goes on with the next request.
+    When all calls are answered, a request with their results is due. ``started`` are the open calls that
+    `Turn.started` recorded as about to run. ``paused`` means that the provider, while running its own tools,
+    stopped in the middle (Anthropic's ``pause_turn``) and continues with the next request.
     """
 
     prompt: Message | None = None
@@ -88,7 +88,7 @@ def pending(
             break
         elif message.role == "user":
             return Pending(prompt=message)
-        else:  # of several results of a call, the first counts
+        else:  # of several results of one call, the first wins
             results |= {one.tool_call_id: one for one in message.tool_results}
     if not asked:
         return Pending(paused=True) if paused else None
@@ -101,7 +101,7 @@ def pending(
 
 
 class Turn:
-    """One turn of a session; `session.turn` makes it."""
+    """One turn of a session; create it with `session.turn`."""
 
     def __init__(
         self,
@@ -123,18 +123,18 @@ class Turn:
         self._context, self._memory = context, memory
         self._lease, self._key = lease, key
         self._format: Format | None = None
-        self._asked = ""  # the model of the last request …
-        self._recorded: Mapping[str, Any] = {}  # … what was known of all models by then …
-        self._calibration: Calibration | None = None  # … and of this one …
-        self._sent: Window | None = None  # … and what it was sent
-        self._version = -1  # of the session, as this turn left it
+        self._asked = ""  # the model of the last request
+        self._recorded: Mapping[str, Any] = {}  # the calibrations of all models at that time
+        self._calibration: Calibration | None = None  # the calibration of that model
+        self._sent: Window | None = None  # the window that it was sent
+        self._version = -1  # the session's version after the last write of this turn
         self._made = set[CallId]()
         self._saving = asyncio.Lock()
         self._held = AsyncExitStack()
         self.calls: tuple[ToolCallRequest, ...] = ()
         """The calls that had no result when the turn began; run them again, or leave them."""
         self.uncertain = frozenset[CallId]()
-        """Those of them that had been started: they may have run."""
+        """The ids of those calls that had been started: they may have run."""
 
     async def __aenter__(self) -> Self:
         if self._lease:
@@ -165,7 +165,7 @@ class Turn:
 
     @property
     def budget(self) -> Budget:
-        """The budget of the last request, in the tokens that we count: the given one, calibrated."""
+        """The budget of the last request: the given one, calibrated to the tokens that we count."""
         if self._calibration is None:
             return self._budget
         limit = self._calibration.budget(self._budget.limit)
@@ -175,12 +175,12 @@ class Turn:
         """Return what is to be sent now; None if the turn is done.
 
         The usage that was reported for earlier requests to `model` calibrates the budget. `tools` replaces
-        the turn's tools, from here on.
+        the turn's tools from here on.
         """
         if tools is not None:
             check_tools(tools)
             self._tools = tuple(tools)
-        unfinished = self._session._pending()  # if a request is due, the store is asked once: by the window
+        unfinished = self._session._pending()  # if a request is due, only the window asks the store
         if unfinished is None or unfinished.open:
             unfinished = await self._pending()
         if unfinished is None:
@@ -196,7 +196,7 @@ class Turn:
         return window
 
     async def request(self, format: str, /, **options: Any) -> dict[str, Any] | None:
-        """Return the arguments of the SDK's call, which the provider accepts; None if the turn is done."""
+        """Return arguments for the SDK's call that the provider accepts; None if the turn is done."""
         self._format = formats.get(format)
         if "tools" in options:
             raise InputError("the tools of a turn are given when it begins: session.turn(…, tools=…)")
@@ -211,7 +211,7 @@ class Turn:
     async def reply(self, response: Any, *, usage: Usage | None = None) -> tuple[ToolCallRequest, ...]:
         """Save a reply, as the SDK returned it or as a message, with its usage; return its calls.
 
-        `usage` is what was reported with a message, if the message does not hold it.
+        `usage` is the usage reported with a message, if the message does not hold it.
         """
         message = response if isinstance(response, Message) else self.format.reply(response)
         if message.role != "assistant":
@@ -231,7 +231,7 @@ class Turn:
     async def collect(
         self, chunks: AsyncIterable[Any] | Iterable[Any], *, on_text: Callable[[str], object] | None = None
     ) -> tuple[ToolCallRequest, ...]:
-        """Save a reply that is streamed, once it is complete; return its calls.
+        """Save a streamed reply once it is complete; return its calls.
 
         `on_text` is called with each piece of text as it arrives.
         """
@@ -247,23 +247,23 @@ class Turn:
             await _finished(self._session._write([Started(tuple(call.id for call in calls))]))
 
     async def result(self, call: ToolCallRequest | str, value: Any, *, is_error: bool = False) -> Receipt:
-        """Save what a call gave: any value; what JSON cannot hold becomes text."""
+        """Save the result of a call: any value; what JSON cannot hold becomes text."""
         if not isinstance(call, ToolCallRequest | str):
             refuse("call", call, "a call that `reply` returned, or the id of one")
         id = call if isinstance(call, str) else call.id
         return await self._save(Message.tool([ToolCallResult.of(id, value, is_error=is_error)]))
 
     async def _save(self, message: Message, *, key: str | None = None) -> Receipt:
-        async with self._saving:  # results of parallel calls come one after the other
+        async with self._saving:  # results of parallel calls are saved one after the other
             receipt = await _finished(self._session.append(message, expected_version=self._version, key=key))
-            if receipt.repeated:  # the words were saved by an earlier attempt, which may have gone on
+            if receipt.repeated:  # the words were saved by an earlier attempt, which may have continued
                 self._version = (await self._writer.refresh()).version
             else:
                 self._version = receipt.version
         return receipt
 
     def _weighed(self, usage: Usage) -> Usage:
-        """Return reported usage with what we had counted, and what that teaches."""
+        """Return reported usage with our own count and the calibration learned from both."""
         sent, known = self._sent, self._calibration
         if sent is None or known is None:
             return usage
@@ -284,7 +284,7 @@ class Turn:
         return unfinished
 
     async def _answer(self, calls: Sequence[ToolCallRequest]) -> None:
-        """Answer calls that an earlier process left; raise `SessionError` for those of this turn."""
+        """Answer calls that an earlier process left open; raise `SessionError` for calls of this turn."""
         own = [call for call in calls if call.id in self._made]
         if own:
             names = ", ".join(f"{call.name} ({call.id})" for call in own[:3])
@@ -304,7 +304,7 @@ class Turn:
 
 
 async def _finished(write: Coroutine[Any, Any, T]) -> T:
-    """Wait for a write, also when the task is cancelled: one that lands later would confuse the next turn."""
+    """Wait for a write even if the task is cancelled: a late write would conflict with the next turn."""
     outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(_settle(write, outcome))
     try:
@@ -315,7 +315,7 @@ async def _finished(write: Coroutine[Any, Any, T]) -> T:
 
 
 async def _settle(write: Coroutine[Any, Any, T], outcome: asyncio.Future[T]) -> None:
-    """Set the outcome of a write at once (`shield` needs one more round of the loop), if it is awaited."""
+    """Set the result immediately if it is awaited; `shield` would need one more iteration of the loop."""
     try:
         result = await write
     except BaseException as error:  # raised where it is awaited

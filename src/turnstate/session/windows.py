@@ -1,11 +1,11 @@
-"""Windows of a session: made from what is loaded, with their decisions written into the log.
+"""Windows of a session: made from the loaded path, with their decisions written to the log.
 
 A decision is written only on the path it was made for: if another writer wrote meanwhile, the new entries are
-read and the window is made again. So two workers that cut at once leave one cut.
+read and the window is made again. So two workers that cut at the same time leave one cut.
 
-What is loaded, and the tallies of it, are kept while they serve: two budgets that take turns read nothing
-again. A window over much text is made in a thread, so that the loop goes on. One is made at a time, since
-all are made by the same live window.
+The loaded path and its tallies are kept while they are useful: two budgets that alternate read nothing again.
+A window over a lot of text is made in a thread, so that it does not block the event loop. Windows are made
+one at a time, since all are made by the same live window.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ from .writer import SessionWriter, Written
 __all__ = ["WindowMaker"]
 
 MAX_INLINE_BYTES = 4_000_000
-"""Of messages that are loaded: a cut may have to read them all, so a window over more is made in a thread."""
+"""A cut may have to read all loaded messages, so a window over more bytes than this is made in a thread."""
 
 SHORT = 128
-"""Entries of a path that may be loaded in the thread of the loop, unless they are long."""
+"""Maximum entries of a path that may be loaded in the event loop's thread, unless they are long."""
 
 BYTES_A_MESSAGE = 50
-"""That take as long to count as it takes to add a message whose count is known."""
+"""How many bytes take as long to count as adding a message whose count is known."""
 
 SPARE = 1_000
-"""Messages that may be held beyond what the latest windows show, before they are let go."""
+"""How many messages may be held beyond what the latest windows show before they are released."""
 
 LATEST = 4
-"""Windows that count as the latest: those of two budgets that take turns are among them."""
+"""How many windows count as the latest: enough to include those of two budgets that alternate."""
 
 
 class _Made(NamedTuple):
-    """A window, what it was made of, and the head of the path then."""
+    """A window, the loaded path it was made from, and the head of the path at that time."""
 
     window: Window
     loaded: Loaded
@@ -73,21 +73,21 @@ class _Made(NamedTuple):
 
 
 class WindowMaker:
-    """Makes the windows of one session, and keeps what the next one can be made from."""
+    """Makes the windows of one session, and keeps what the next window can be made from."""
 
     def __init__(self, writer: SessionWriter, policy: Policy, summaries: Summarizer | None) -> None:
         self._writer, self._policy, self._summaries = writer, policy, summaries
         self._loaded: Loaded | None = None
         self._live: LiveWindow | None = None  # made with the first window, and after each move of the head
         self._moves = writer.moves
-        self._tallied: Loaded | None = None  # what the tally of the live window is made of
+        self._tallied: Loaded | None = None  # the path that the live window's tally is made from
         self._limit: int | None = None
         self._lengths = deque[int](maxlen=LATEST)
         self._making = asyncio.Lock()
 
     @property
     def known(self) -> Loaded | None:
-        """What is held of the path, with all that this handle wrote to it."""
+        """The part of the path that is held, with everything that this handle wrote to it."""
         if self._moves != self._writer.moves:
             self._hold(None)
             self._moves, self._live, self._tallied = self._writer.moves, None, None
@@ -98,7 +98,7 @@ class WindowMaker:
         return self._loaded
 
     def _hold(self, loaded: Loaded | None) -> None:
-        """Hold this of the path from now on, and have what is written to it noted."""
+        """Hold this part of the path from now on, and have the writer note what is written to it."""
         self._loaded, self._writer.written = loaded, None if loaded is None else []
 
     @property
@@ -109,7 +109,7 @@ class WindowMaker:
     async def make(
         self, budget: Budget, *, tools: Sequence[ToolSpec], context: str | None, memory: str | None
     ) -> Window:
-        """Make a window, and write down what had to be decided for it."""
+        """Make a window, and write the decisions made for it."""
         at_cap = tuple[Decision, ...]()
         while True:
             window, loaded, head = await self._decided(budget, tools, context, memory)
@@ -119,12 +119,12 @@ class WindowMaker:
                     await self.record(loaded, due or window.decisions, head)
                 except Conflict:
                     continue
-                if due:  # alone: the cuts that are made with it have to know what it archives
+                if due:  # written alone: cuts that are made with it have to know what it archives
                     at_cap = due
                     continue
                 if self._summaries and window.pending_cut:
                     self._summaries.replace(window.pending_cut, self._swap)
-            elif self._summaries and not self._making.locked():  # else another thread has the tally
+            elif self._summaries and not self._making.locked():  # otherwise another thread is using the tally
                 self._summaries.prepare(window)
             window.decisions = (*at_cap, *window.decisions)
             self._limit = window.limit
@@ -136,7 +136,7 @@ class WindowMaker:
     async def preview(
         self, budget: Budget, *, tools: Sequence[ToolSpec], context: str | None, memory: str | None
     ) -> Window:
-        """Make a window, and write nothing."""
+        """Make a window without writing anything."""
         return (await self._decided(budget, tools, context, memory)).window
 
     async def loaded(self, budget: Budget | None = None) -> Loaded:
@@ -153,7 +153,7 @@ class WindowMaker:
         return loaded
 
     def _grow(self, known: Loaded, written: Written) -> None:
-        """Take in what was written, if nothing was written between."""
+        """Add written entries to the loaded path, if nothing was written in between."""
         receipt, entries, records, active = written
         if receipt.branch == known.head.branch and receipt.first == known.head.seq + 1:
             if entries is None:
@@ -167,7 +167,7 @@ class WindowMaker:
     async def _decided(
         self, budget: Budget, tools: Sequence[ToolSpec], context: str | None, memory: str | None
     ) -> _Made:
-        """Make a window, with the summary that was prepared for its cut if that is ready and fits."""
+        """Make a window; use the summary prepared for its cut if that is ready and fits."""
 
         async with self._making:
             loaded = await self.loaded(budget)
@@ -186,7 +186,7 @@ class WindowMaker:
                 if not ready or not is_due:
                     return plain
                 prepared = live.window(head, [*decisions, *ready])
-                if prepared.pending_cut:  # it has become too little
+                if prepared.pending_cut:  # the prepared cut is no longer enough
                     return plain
                 prepared.decisions = (*ready, *prepared.decisions)
                 return prepared
@@ -194,7 +194,7 @@ class WindowMaker:
             return _Made(await self._made(loaded, live, decide), loaded, at)
 
     async def capped(self) -> tuple[Loaded, Cut | None]:
-        """Return the cut that is due at the cap, if it is, and what it is made of: all that it covers."""
+        """Return the cut due at the cap, if any, and the path it is made from, with everything it covers."""
         loaded = await load(self._writer.log, self._writer.row, _from_floor)
         large = loaded.bytes > MAX_INLINE_BYTES
         return loaded, await off_loop(lambda: self._capped(loaded), large=large)
@@ -204,7 +204,7 @@ class WindowMaker:
         return capped(loaded.messages, loaded.decisions, self._policy, counter, stored=True)
 
     def _opened(self, loaded: Loaded, budget: Budget) -> LiveWindow:
-        """Return the live window of what is loaded, under a budget; only one caller has it at a time."""
+        """Return the live window of the loaded path under a budget; only one caller may use it at a time."""
         counter = self._writer.counter(loaded.fold.model)
         live = self._live
         if live is None:
@@ -215,9 +215,9 @@ class WindowMaker:
         return live.under(budget, loaded.decisions)
 
     async def _made(self, loaded: Loaded, live: LiveWindow, make: Callable[[], Window]) -> Window:
-        """Add what the tally lacks and make a window, in a thread if that takes long."""
+        """Add missing messages to the tally and make a window, in a thread if that takes long."""
         messages, sizes = loaded.messages[live.length :], loaded.counts[live.length :]
-        others = max(0, loaded.counted_from - live.length)  # counted in another counter: counted again
+        others = max(0, loaded.counted_from - live.length)  # counted by another counter: count again
         counts = known_counts(messages[others:], sizes[others:], live.limits)
 
         def made() -> Window:
@@ -229,7 +229,7 @@ class WindowMaker:
             known = {message.id for message, _ in counts}
             unknown = sum(size for one, (_, size) in zip(messages, sizes, strict=True) if one.id not in known)
         work = unknown + BYTES_A_MESSAGE * len(messages)
-        ready = live.length or is_ready(live.counter)  # after the first window, its counter is
+        ready = live.length or is_ready(live.counter)  # after the first window, the counter is ready
         if work <= INLINE and loaded.bytes <= MAX_INLINE_BYTES and ready:
             return made()
         try:
@@ -241,7 +241,7 @@ class WindowMaker:
             raise
 
     def _ready(self, loaded: Loaded, live: LiveWindow) -> tuple[Decision, ...]:
-        """Return the prepared cut with its summary, if it may be used: near its limit, and on its scale."""
+        """Return the prepared cut and its summary if usable: made for about this limit and the same scale."""
         ready = self._summaries.prepared(loaded.cut) if self._summaries else None
         if ready is None or ready[0].kept_from not in loaded.places:
             return ()
@@ -262,8 +262,8 @@ class WindowMaker:
                 return
 
     async def record(self, loaded: Loaded, decisions: Sequence[Decision], at: Position | None = None) -> None:
-        """Write decisions that were made on a path, if it is still the path: up to `at`, or to its head."""
-        head = at or loaded.head  # before anything is awaited: what is appended meanwhile was not decided on
+        """Write decisions that were made on a path up to `at`, or its head, if that is still the path."""
+        head = at or loaded.head  # taken before any await: entries appended later were not decided on
         decisions = [loaded.fold.archiving(one) if isinstance(one, Cut) else one for one in decisions]
         cuts = [one for one in decisions if isinstance(one, Cut)]
         writer, now = self._writer, self._writer.clock()
@@ -283,8 +283,8 @@ class WindowMaker:
             self._hold(None)
 
     # Compaction on request: the cut is planned on what is shown now, a model is asked if there is one, and
-    # then cut and summary are written together. Messages that came meanwhile stay after the cut. Without a
-    # model, or with one that fails, the digest replaces what left: compaction never depends on a model.
+    # then cut and summary are written together. Messages that arrive meanwhile stay after the cut. Without a
+    # model, or if it fails, the digest replaces what was cut: compaction never depends on a model.
 
     async def compact(
         self,
@@ -295,10 +295,10 @@ class WindowMaker:
         model: bool,
         patience: float | None,
     ) -> Compaction:
-        """Compact, and return what it came to.
+        """Compact the conversation and return the outcome.
 
-        If another process cut meanwhile, reset the session or took the lease, nothing is written, and the
-        error says so.
+        If another process meanwhile cut the conversation, reset the session or took the lease, nothing is
+        written, and the error says so.
         """
         budget = await self._last_budget(budget)
         loaded, plan = await self._compaction(budget, strategy, focus)
@@ -307,7 +307,7 @@ class WindowMaker:
             answer = await self._summaries.ask(plan, strategy=strategy, tries=len(SHARES), patience=patience)
             summary, refused = (None, answer.text) if isinstance(answer, Refusal) else (answer, "")
         while True:
-            loaded = await self.loaded(budget)  # a model takes its time, and others go on
+            loaded = await self.loaded(budget)  # others may have written while the model worked
             if loaded.cut != base or not _is_there(plan.cut, loaded):
                 raise Conflict(
                     "another process cut this conversation meanwhile; nothing was compacted, try again",
@@ -322,13 +322,13 @@ class WindowMaker:
             return structs.replace(outcome, time=utc(self._writer.clock()))
 
     async def preview_compact(self, budget: Budget | None, strategy: Strategy) -> Compaction:
-        """Return what a compaction without a model would come to; write nothing and ask no model."""
+        """Return the outcome that a compaction without a model would have; write nothing and ask no model."""
         budget = await self._last_budget(budget)
         loaded, plan = await self._compaction(budget, strategy, None)
         return (await self._compacted(loaded, budget, plan, None, ""))[0]
 
     async def _last_budget(self, given: Budget | None) -> Budget:
-        """Return the given budget, or the one that the session was used with last."""
+        """Return the given budget, or the one that the session was last used with."""
         if given is not None:
             return given
         limit = self._limit
@@ -340,7 +340,7 @@ class WindowMaker:
     async def _compaction(
         self, budget: Budget, strategy: Strategy, focus: str | None
     ) -> tuple[Loaded, PendingCut]:
-        """Plan a compaction of what is shown now, and say what that is made of."""
+        """Plan a compaction of what is shown now; return the plan and the path it is made from."""
         async with self._making:
             loaded = await self.loaded(budget)
             window = await self._shown(loaded, budget, ())
@@ -355,14 +355,14 @@ class WindowMaker:
     async def _compacted(
         self, loaded: Loaded, budget: Budget, plan: PendingCut, summary: Summary | None, refused: str
     ) -> tuple[Compaction, tuple[Decision, ...]]:
-        """Return what a compaction comes to, measured by the window that it leads to, and its decisions."""
+        """Return the outcome of a compaction, measured by the resulting window, and its decisions."""
         plan = structs.replace(plan, cut=loaded.fold.archiving(plan.cut))
         async with self._making:
             after = await self._shown(loaded, budget, [plan.cut, *([summary] if summary else [])])
         return compacted(plan, summary, after.tokens, refused=refused)
 
     async def _shown(self, loaded: Loaded, budget: Budget, more: Sequence[Decision]) -> Window:
-        """Make the window that recorded decisions and some more lead to, fitting or not."""
+        """Make the window that results from the recorded decisions and `more`, whether it fits or not."""
         live = self._opened(loaded, budget)
         head, decisions = loaded.message_head((), None, None), [*loaded.decisions, *more]
         return await self._made(loaded, live, lambda: live.shown(head, decisions))
@@ -380,7 +380,7 @@ def _is_there(cut: Cut, loaded: Loaded) -> bool:
 
 
 def _serves(loaded: Loaded, budget: Budget | None, policy: Policy) -> bool:
-    """Return True if everything is loaded that a window may be made from; by default from the newest cut."""
+    """Return True if all that a window may need is loaded; without a budget, all from the newest cut on."""
     if loaded.whole:
         return True
     if budget is None:
@@ -390,16 +390,16 @@ def _serves(loaded: Loaded, budget: Budget | None, policy: Policy) -> bool:
 
 
 async def _refreshed(log: Reads, row: SessionRow, loaded: Loaded) -> bool:
-    """Fold in what was written since; return False if the path has to be loaded again."""
+    """Fold in newer entries; return False if the path has to be loaded again."""
     if row.branch != loaded.head.branch or row.seq < loaded.head.seq:
         return False
     if row.seq > loaded.head.seq or row.active != loaded.active:
-        head, id = loaded.head, loaded.at_head  # it is read again: a store may have lost it and gone on
+        head, id = loaded.head, loaded.at_head  # read it again: a store may have lost it and continued
         rows = await log.read(row.address, Span(row.branch, head.seq, row.seq))
         if rows and rows[0].seq == head.seq and id not in ("", rows[0].id) and not rows[0].damaged:
             return False
         if any(one.kind == "revert" for one in rows):
-            return False  # the cut that holds again may be before the part that is loaded
+            return False  # the cut that is in force again may be before the loaded part
         for one, entry in zip(rows, await entries_of(rows), strict=True):
             if one.seq > loaded.head.seq:  # this handle may have written some of them meanwhile
                 loaded.add(one, entry)
