@@ -2,12 +2,12 @@
 
 Messages of users and assistants are added wherever the head is. A tool result is accepted only on the branch
 that contains its call. Most results answer the newest calls, which this handle wrote itself, so they are
-tried on what it knows of the path; if another writer moved the head, or they name other calls, the path is
-read and they are checked again. A request that is repeated under its key gets the first receipt, before
-anything else is checked.
+first checked against what it knows of the path. If another writer moved the head, or they name other calls,
+the path is read and they are checked again. A request that is repeated under its key gets the first receipt,
+before anything else is checked.
 
-Ids that a format derived from a document are good within that document only, so messages and calls get new
-ones here; the receipt says which, and a result may go on naming its call by the old one.
+Ids that a format derived from a document are valid within that document only, so messages and calls get new
+ones here. The receipt maps the old ids to the new ones, and a result may still name its call by the old id.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ async def append(
 def _prepared(
     messages: Sequence[Message], key: str | None
 ) -> tuple[list[Message], list[Message], Key | None]:
-    """Return messages that no one else can change, as they are given and as they are stored, and the key."""
+    """Return the messages as given and as stored, which no one else can change, and the key."""
     given = [message.owned() for message in messages]
     new = minted(given) if any(map(_is_derived, given)) else given
     return given, new, None if key is None else Key(key, digest(given))
 
 
 def _are_large(messages: Sequence[Message]) -> bool:
-    """Do what `is_large` does, without looking at every field of usual messages."""
+    """Do what `is_large` does, without checking every field of ordinary messages."""
     size = 0
     args: list[Any] = []
     for message in messages:
@@ -142,7 +142,7 @@ async def write(
 
 
 class _AddingResults:
-    """Messages with results on their way into the log, and which of them were new to it."""
+    """Adds messages with tool results to the log; ``taken`` are those that are new to it."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class _AddingResults:
         self.taken: Sequence[Message] = messages
 
     async def added(self) -> Receipt:
-        """Add them, on the path as it is known if that is still the path."""
+        """Add the messages, on the known path if that is still the path."""
         known, latest, row = self._windows.known, self._writer.latest_calls, self._writer.row
         head = latest.head
         try:
@@ -202,7 +202,7 @@ class _AddingResults:
                     raise
 
     async def _resolve(self, calls: KnownCalls) -> bool:
-        """Leave out the results that are known already; return False if there is nothing else."""
+        """Leave out results that are already known; return False if nothing else is left."""
         if self._large:
             self.taken = await off_loop(partial(fresh, calls, self._messages), large=True)
         else:
@@ -221,7 +221,7 @@ class _AddingResults:
 
 
 def _entries(messages: Sequence[Message]) -> Sequence[Entry]:
-    """Return messages as entries; what a provider reported with one is an entry after it."""
+    """Return messages as entries; the usage that a provider reported with a message is an entry after it."""
     entries: list[Entry] = []
     for message in messages:
         if isinstance(message, ReceivedMessage):
@@ -234,9 +234,9 @@ def _entries(messages: Sequence[Message]) -> Sequence[Entry]:
 def _ids(
     given: Sequence[Message], kept: Sequence[Message], taken: Iterable[Message] | None = None
 ) -> dict[str, str]:
-    """Return the ids of messages and calls as they are stored, by those under which they were given.
+    """Return the stored ids of messages and calls by the ids under which they were given.
 
-    Without those that were taken, all were.
+    `taken` are the messages that were stored; without it, all of them were.
     """
     stored = None if taken is None else {message.id for message in taken}
     ids: dict[str, str] = {}
@@ -250,9 +250,9 @@ def _ids(
 
 
 async def _first_ids(writer: SessionWriter, receipt: Receipt, given: Sequence[Message]) -> dict[str, str]:
-    """Return the ids under which the first request of a key was stored, by those of its repetition.
+    """Return the ids under which the first request with a key was stored, by the ids of its repetition.
 
-    The two say the same in the same order; results that were known at the time were not stored.
+    Both requests say the same in the same order; results that were known at the time were not stored.
     """
     rows = await writer.log.read(writer.at, Span(receipt.branch, receipt.first, receipt.last))
     stored = deque(await messages_of(rows))
@@ -268,12 +268,12 @@ async def _first_ids(writer: SessionWriter, receipt: Receipt, given: Sequence[Me
 
 
 def _says(message: Message, stored: Message) -> bool:
-    """Return True if each result of a stored message is one of a message that was given."""
+    """Return True if each result of a stored message is also a result of the given message."""
     return all(any(one.says_same(other) for one in message.tool_results) for other in stored.tool_results)
 
 
 async def _known_calls(writer: SessionWriter, loaded: Loaded, messages: Sequence[Message]) -> KnownCalls:
-    """Return the calls that messages refer to, those that left the window long ago included."""
+    """Return the calls that messages refer to, including those that left the window long ago."""
     known = loaded.fold.known_calls(messages)
     if loaded.whole or not unknown_calls(known, messages):
         return known

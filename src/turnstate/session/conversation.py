@@ -1,8 +1,8 @@
 """Conversation states of a session: loaded from the log, and brought up to date with it.
 
 A conversation state sees the branches of a session as timelines: the main one and its tangents. Loading reads
-back from the head until the live history is full at every moment that it shows, and then the timelines to
-which tangents and undo lead.
+backwards from the head until the live history is full at every moment that it shows, and then the timelines
+that tangents and undo lead to.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from .writer import SessionWriter
 __all__ = ["LOADED", "catch_up", "load"]
 
 MAX_FORMERS = 16
-"""Rewinds, forks and restores that a loaded state can undo; a session can undo all of them."""
+"""Maximum rewinds, forks and restores that a loaded state can undo; a session can undo all of them."""
 
 LOADED = 2
-"""Times the exchanges that a state shows: so it can go back to any moment among those, and show as many."""
+"""How many times the shown exchanges to load, so that a state can go back to any of them and show as many."""
 
 DAMAGED = "[A damaged entry was left out here; run `turnstate verify`.]"
 
@@ -74,7 +74,7 @@ async def load(
     """Load the conversation as it is now, with its tangents.
 
     If it has more exchanges than a state holds, and no cut says so yet, that cut is written first: only here
-    can everything be read that it covers.
+    can everything that it covers be read.
     """
     while True:
         state = await _loaded(writer, os=os, policy=policy)
@@ -106,9 +106,9 @@ async def _loaded(writer: SessionWriter, *, os: Os | None, policy: Policy) -> Co
 
 
 async def catch_up(writer: SessionWriter, windows: WindowMaker, state: ConversationState) -> None:
-    """Take in what was appended since a state was loaded; what the state has not written comes after it.
+    """Add what was appended since a state was loaded; unwritten entries of the state come after it.
 
-    Raise `Conflict` if the head is on another branch and the state has entries that are not written.
+    Raise `Conflict` if the head is on another branch and the state has unwritten entries.
     """
     sync, row = sync_of(state), await writer.refresh()
     before = sync.head or Position(1, 0)
@@ -123,7 +123,7 @@ async def catch_up(writer: SessionWriter, windows: WindowMaker, state: Conversat
         if any(one.kind in _SETTINGS for one in rows):
             with kept_tracking(state, since=trackers):
                 state.apply_settings()
-        if not state.head.lacks_a_start:  # a compaction that was undone may show what is not loaded
+        if not state.head.lacks_a_start:  # undoing a compaction may show what is not loaded
             state.cap()
             return
     loaded = await load(writer, windows, os=state.os, policy=state.policy)
@@ -139,7 +139,7 @@ async def catch_up(writer: SessionWriter, windows: WindowMaker, state: Conversat
 
 
 def _unwritten(state: ConversationState, sync: Sync, row: SessionRow) -> list[Entry]:
-    """Return the entries of the head that are not in the log; those of other timelines cannot be moved."""
+    """Return the head's entries that are not in the log; those of other timelines cannot be moved."""
     waiting = {one: list(one.entries[sync.place(one).written :]) for one in state.timelines}
     waiting = {one: entries for one, entries in waiting.items() if entries}
     if waiting and (row.branch != sync.branch or set(waiting) != {state.head}):
@@ -157,7 +157,7 @@ class _Timelines:
         self.loaded = list[Timeline]()
 
     async def load(self, head: Position) -> Timeline:
-        """Load the timeline that ends at a head, after those to which leaving and undoing lead back."""
+        """Load the timeline that ends at a head, after those that leaving and undoing lead back to."""
         chain, place, formers = list[Position](), head, 0
         while place.branch not in self._by_branch:
             chain.append(place)
@@ -181,7 +181,7 @@ class _Timelines:
         self.loaded.append(timeline)
 
     async def load_kept(self) -> None:
-        """Load the tangents that lead back to what is loaded, each on the branches on which it was left."""
+        """Load the tangents that lead back to loaded timelines, each on the branches where it was left."""
         for main in self.loaded:  # the list grows meanwhile
             branch = self._sync.places[main].branch
             for tangent in self._branches.values():
@@ -193,7 +193,7 @@ class _Timelines:
                     main.leavings |= {place: left} if (left := await self._left(entry)) else {}
 
     async def _left(self, exit: Tangent) -> Timeline | None:
-        """Load the timeline on which a tangent was left: its own, or one that a restore or a rewind made."""
+        """Load the timeline where a tangent was left: its own, or one that a restore or a rewind created."""
         if exit.branch:
             return await self._load_tip(exit.branch) if exit.branch in self._branches else None
         named = (id for id, branch in self._branches.items() if branch.name == exit.name)
@@ -212,7 +212,7 @@ class _Timelines:
         return branch
 
     async def _loaded(self, head: Position, branch: BranchRow) -> Timeline:
-        """Load a timeline on top of the former one; alone if that is not loaded as far as the fork."""
+        """Load a timeline on top of the former one, or alone if that one is not loaded at the fork."""
         path, fork = self._path(head), branch.fork_seq
         former = self._by_branch.get(branch.former or 0) if branch.operation in BRANCHING else None
         if former is None or not self._shares(former, path, fork):
@@ -235,7 +235,7 @@ class _Timelines:
         return fork == 0 or between(path, fork, fork) == between(self._sync.places[former].path, fork, fork)
 
     async def _alone(self, path: Sequence[Span], branch: BranchRow, former: Timeline | None) -> Timeline:
-        """Load a timeline that shares nothing with those that are loaded."""
+        """Load a timeline that shares nothing with the loaded ones."""
         timeline, tangent = await self._root(path), self._tangent(branch.id)
         if tangent is not None and tangent.former is not None:
             timeline.parent, timeline.name = await self._load_tip(tangent.former), tangent.name
@@ -262,7 +262,7 @@ class _Timelines:
         return timeline
 
     async def _recall(self, timeline: Timeline, path: Sequence[Span], rows: Sequence[Row]) -> None:
-        """Take in the entries before the part that is loaded that still count."""
+        """Recall the entries from before the loaded part that still apply."""
         earlier = between(path, 1, timeline.first - 1)
         if not earlier:
             return
@@ -275,7 +275,7 @@ class _Timelines:
             timeline.recall(message)
 
     async def _shown_before(self, timeline: Timeline, path: Sequence[Span]) -> list[Row]:
-        """Return what windows show of the part that is not loaded: system messages, and pinned questions."""
+        """Return what windows show from before the loaded part: system messages and pinned questions."""
         mark = await cut_in_force(self._log, self._at, path)
         newest = await read_entry(mark) if mark else None
         cuts = in_force([newest]) if isinstance(newest, Cut) else ()
@@ -285,7 +285,7 @@ class _Timelines:
         return [*await leading(self._log, self._at, path, timeline.first), *pinned]
 
     async def _recall_cuts(self, timeline: Timeline, path: Sequence[Span], rows: Sequence[Row]) -> None:
-        """Take in the cut that held before the part that is loaded, and those that reverts in it name."""
+        """Recall the cut in force before the loaded part, and the cuts that reverts in that part name."""
         earlier = between(path, 1, timeline.first - 1)
         entries = await entries_of([row for row in rows if row.kind == "revert"])
         reverts = [entry for entry in entries if isinstance(entry, Revert)]
@@ -311,13 +311,13 @@ class _Timelines:
 async def _entries_backwards(
     log: Log, at: Address, path: Sequence[Span]
 ) -> AsyncIterator[tuple[Row, Entry | None]]:
-    """Walk a path from its head to its root; an entry that is damaged is None."""
+    """Walk a path from its head to its root; a damaged entry is None."""
     async for rows in pages_backwards(log, at, path):
         for row, entry in zip(reversed(rows), reversed(await entries_of(rows)), strict=True):
             yield row, entry
 
 
 async def _extend(timeline: Timeline, rows: Sequence[Row]) -> None:
-    """Fold rows into a timeline that no one else has yet; many bytes are decoded in a thread."""
+    """Fold rows into a timeline that no one else uses yet; large rows are decoded in a thread."""
     large = sum(len(row.body) for row in rows) > INLINE
     await off_loop(lambda: timeline.extend(entry_of(row) or Note(DAMAGED) for row in rows), large=large)

@@ -43,7 +43,7 @@ class SessionDirectory:
         cursor: str | None = None,
         limit: int = PAGE,
     ) -> SessionPage:
-        """Return a page of sessions, the newest first by creation or by activity.
+        """Return a page of sessions, newest first by creation or by activity.
 
         Pass the cursor of a page for the next one. `since` and `until` bound the last activity.
         """
@@ -92,7 +92,7 @@ class SessionDirectory:
         """Iterate over the entries of all sessions as they are written, by any process.
 
         It begins after the `cursor` of an entry, or with the first, and yields each entry once; entries of
-        one session are in order. It asks the store `every` so many seconds, and does not end by itself.
+        one session are in order. It polls the store every `every` seconds and does not end by itself.
         """
         check_kind("after", after, str, optional=True)
         check_number("every", every, least=0, most=86_400)
@@ -107,7 +107,7 @@ class SessionDirectory:
                 await asyncio.sleep(every)
 
     async def cursor(self) -> str:
-        """Return the cursor of this moment: to follow after it is to follow what is written from now on."""
+        """Return the current cursor: following after it yields only what is written from now on."""
         return await self.store.feed_end(self.tenant)
 
     async def _row(self, id: str, user: str | None) -> SessionRow:
@@ -126,8 +126,8 @@ def _moment(setting: str, given: datetime | None) -> int | None:
 
 
 def asked_name(name: str | None, what: str) -> str | None:
-    """Return a name to look up; raise `InputError` for what no store could have under that name."""
-    if name is not None and not isinstance(name, str):  # some stores would take a number for text
+    """Return a name to look up; raise `InputError` if no store could have such a name."""
+    if name is not None and not isinstance(name, str):  # some stores would treat a number as text
         raise InputError(f"{what} must be text, not {type(name).__name__}")
     if name is not None:
         strict_json.check_text(name, at=what)

@@ -1,4 +1,4 @@
-"""What a session tells about itself: its description, its branches, and what a search finds in it.
+"""Public information about a session: its description, its branches, and search results.
 
 Stores keep times as milliseconds; here they are `datetime` in UTC, and what only stores need is left out.
 """
@@ -38,16 +38,16 @@ __all__ = [
 ]
 
 PAGE = 100
-"""Hits that a search reads at a time."""
+"""How many hits a search reads at a time."""
 
 
 class SessionInfo(Struct, frozen=True, kw_only=True):
-    """Everything about a session but its log.
+    """Everything about a session except its log.
 
-    It was ``active`` when its last message was appended. It ends by itself at ``expires``, after ``idle``
-    without a message; without an idle time it never does. While ``leased_until`` is set, ``holder`` is the
-    only one that may write. ``version`` counts the changes of the path of messages, ``total`` the tokens of
-    that path, and ``epoch`` its conversations: `reset` begins the next.
+    ``active`` is when its last message was appended. It ends by itself at ``expires``, after ``idle``
+    without a message; without an idle time it never does. While ``leased_until`` is set, only ``holder`` may
+    write. ``version`` counts the changes to the path of messages, ``total`` the tokens on that path, and
+    ``epoch`` the session's conversations: `reset` begins the next.
     """
 
     tenant: str
@@ -73,7 +73,7 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
 
 
 class Branch(Struct, frozen=True, kw_only=True):
-    """A branch starts after ``fork_seq`` of its parent; a root has no parent.
+    """A branch, which starts after ``fork_seq`` of its parent; a root has no parent.
 
     ``operation`` names what created it and ``former`` the branch that was the head before, which `undo`
     selects.
@@ -111,13 +111,13 @@ class SessionPage(tuple[SessionInfo, ...]):
 
 
 def page_cursor(mark: PageMark, order: Order) -> str:
-    """Return the cursor of a page, which says nothing to its reader."""
+    """Return the cursor of a page, which is opaque to its users."""
     packed = msgspec.json.encode([order, *mark])
     return urlsafe_b64encode(packed).decode().rstrip("=")
 
 
 def page_mark(cursor: str, order: Order) -> PageMark:
-    """Return where a cursor leads; raise `InputError` if it is not one of a list in this order."""
+    """Return the position of a cursor; raise `InputError` if it is not a cursor of a list in this order."""
     check_kind("cursor", cursor, str)
     try:
         packed = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
@@ -198,7 +198,7 @@ async def search(
 
 
 def _result_of(hit: Hit) -> SearchResult | None:
-    """Return what a search found; None if it is damaged."""
+    """Return a hit as a search result; None if its message is damaged."""
     message, row = message_of(hit.row), hit.row
     if message is None:
         return None

@@ -1,4 +1,4 @@
-"""Checks of the input to sessions beside messages: names, prompts, metadata, settings of a manager."""
+"""Checks of the input to sessions other than messages: names, prompts, metadata, settings of a manager."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ __all__ = [
 ]
 
 LONGEST = 500
-"""Characters of a name: the key of an index holds them on every store."""
+"""Maximum characters of a name: an index key can hold them on every store."""
 
 OWNERS = "\x1f"
-"""Begins the name of the tenant that keeps the state of another tenant's users."""
+"""The prefix of the tenant that keeps the state of another tenant and its users."""
 
 LARGEST_META = 100_000
-"""Bytes of metadata, which is read whenever the session is."""
+"""Maximum bytes of metadata, which is read whenever the session is read."""
 
 
 def checked(name: object, what: str, *, empty: bool = False) -> str:
@@ -68,7 +68,7 @@ def checked_prompt(text: object) -> str:
 
 
 def model_change(id: object) -> ModelChange:
-    """Return the entry for a model; its counter is the catalog's, which estimates unknown models."""
+    """Return the entry for a model, with its counter from the catalog, which estimates unknown models."""
     name = checked(id, "a model")
     return ModelChange(name, catalog.model(name).counter)
 

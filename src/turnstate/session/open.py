@@ -1,7 +1,7 @@
-"""Two ways of `open`: ``SessionManager.open(url)`` opens a store, ``sessions.open(id)`` a session of it.
+"""The two forms of `open`: ``SessionManager.open(url)`` opens a store, ``sessions.open(id)`` a session in it.
 
-A store is opened by entering it, ``async with SessionManager.open(url) as sessions``, or by awaiting it; who
-awaits it closes it.
+Enter the result to open the store, ``async with SessionManager.open(url) as sessions``, or await it and close
+the manager yourself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Open", "Opening", "OpensSession", "OpensStore"]
 
 
 class Opening(Coroutine[Any, Any, "SessionManager"]):
-    """A store that is about to be opened: ``async with`` it, ``await`` it, or give it to ``asyncio.run``."""
+    """A store that is about to be opened: ``async with`` it, ``await`` it, or pass it to ``asyncio.run``."""
 
     def __init__(self, open: Callable[[], Coroutine[Any, Any, SessionManager]]) -> None:
         self._open = open
@@ -44,12 +44,12 @@ class Opening(Coroutine[Any, Any, "SessionManager"]):
             await self._sessions.close()
 
     def send(self, value: Any, /) -> Any:
-        """Continue to open the store, as a coroutine does."""
+        """Continue opening the store, as a coroutine does."""
         self._opened = self._opened or self._open()
         return self._opened.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise an error where the opening waits, as a coroutine does."""
+        """Raise an error where the opening is suspended, as a coroutine does."""
         self._opened = self._opened or self._open()
         return self._opened.throw(*error)
 
@@ -88,7 +88,7 @@ class OpensSession(Protocol):
 
 
 class Open:
-    """Descriptor: `SessionManager.open(url)` opens a store, `sessions.open(id)` a session of it."""
+    """Descriptor: `SessionManager.open(url)` opens a store, `sessions.open(id)` a session in it."""
 
     @overload
     def __get__(self, sessions: None, kind: type[SessionManager]) -> OpensStore: ...

@@ -1,4 +1,4 @@
-"""Reading a session: what it is, what its log contains, and what is written to it from now on.
+"""Reading a session: its description, what its log contains, and what is written to it from now on.
 
 Nothing here writes to the conversation. `Session` is a reader that also writes.
 """
@@ -31,10 +31,10 @@ __all__ = ["SessionReader"]
 T = TypeVar("T")
 
 PAGE = 100
-"""Entries that are read at a time by those who follow."""
+"""How many entries `follow` reads at a time."""
 
 FEW = 64
-"""Messages that are little to read, unless they are long."""
+"""How many messages are a small read, unless they are long."""
 
 
 class SessionReader:
@@ -78,11 +78,11 @@ class SessionReader:
         limit: int | None = None,
         last: int | None = None,
     ) -> list[Message]:
-        """Return the messages on the path to the head or to the end of a branch, also those that a cut hides.
+        """Return the messages on the path to the head or the end of a branch, including those a cut hides.
 
-        `after` is the id of an entry on that path, and `limit` how many are returned of those after it;
-        `last` returns the last ones instead. An answer that the core gave for a call is the tool message
-        that a window shows for it.
+        `after` is the id of an entry on that path, and at most `limit` messages after it are returned;
+        `last` returns the last ones instead. An answer that the core gave to a call is returned as the
+        tool message that a window shows for it.
         """
         if last is not None and limit is not None:
             raise InputError("pass limit for the first messages, or last for the last ones, not both")
@@ -108,8 +108,8 @@ class SessionReader:
     ) -> list[LogEntry]:
         """Return the entries on the path to the head or to the end of a branch, with their places and times.
 
-        `kinds` names the kinds that are wanted; `after` is the id of an entry on that path, and `limit` how
-        many are returned of those after it.
+        `kinds` selects the kinds of entries; `after` is the id of an entry on that path, and at most `limit`
+        entries after it are returned.
         """
         if kinds is not None and not (isinstance(kinds, Collection) and _are_names(kinds)):
             refuse("kinds", kinds, "a sequence of kinds, such as ['message']")
@@ -122,7 +122,7 @@ class SessionReader:
         return await self._read(branch, after, read)
 
     async def entry(self, id: str) -> LogEntry:
-        """Return the entry of an id, on whichever branch it is; raise `NotFound` if there is none."""
+        """Return the entry with an id, on any branch; raise `NotFound` if there is none."""
         check_kind("id", id, str)
         for entry in await log_entries(self._writer.at, await self._writer.log.find(self._writer.at, [id])):
             return entry
@@ -135,22 +135,22 @@ class SessionReader:
             yield found
 
     async def branches(self) -> list[Branch]:
-        """Return all branches in the order of their creation."""
+        """Return all branches in order of creation."""
         await self._writer.refresh()
         return [branch_of(row) for row in await self._writer.log.branches(self._writer.at)]
 
     async def follow(self, *, after: str | None = None, every: float = 0.5) -> AsyncIterator[LogEntry]:
         """Iterate over the entries of all branches and epochs as they are written, by any process.
 
-        It begins after the entry whose id is `after`, or with the first, yields each entry once and in
-        order, and asks the store `every` so many seconds. It does not end by itself.
+        It begins after the entry whose id is `after`, or with the first, and yields each entry once and in
+        order. It polls the store every `every` seconds and does not end by itself.
         """
         check_kind("after", after, str, optional=True)
         check_number("every", every, least=0, most=86_400)
         store, at, seen = self._writer.store, self._writer.at, None
         while True:
             row = await store.get(at)
-            place = (row.epoch, row.version, row.head)  # changes with everything that is written
+            place = (row.epoch, row.version, row.head)  # changes with every write
             rows = await store.since(at, after, limit=PAGE) if place != seen else []
             for entry in await log_entries(at, rows):
                 yield entry

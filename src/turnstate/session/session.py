@@ -1,9 +1,9 @@
 """A session: the handle of one conversation, from any process, on any store.
 
-It holds nothing that the store does not hold. What it keeps in memory is the part of the log that
-windows are made of, and it looks at the store before it trusts that. Any number of handles may be
-open on one session; a lease makes one of them the only writer. A handle belongs to one epoch: after a
-reset, by whomever, it raises `EpochEnded`, and the handle that `reset` returned goes on.
+It holds nothing that the store does not hold. In memory it keeps the part of the log that windows are
+made from, and it checks the store before it trusts that part. Any number of handles may be open on one
+session; a lease makes one of them the only writer. A handle belongs to one epoch: after a reset by any
+process it raises `EpochEnded`, and the handle that `reset` returned continues.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Session(SessionReader):
         self._reopened = reopened
         self._keeper: SnapshotWriter | None = None
         self._memory: UserMemory | None = None
-        self._files: tuple[Path, ...] = ()  # that its manager keeps on this machine, checkpoints included
+        self._files: tuple[Path, ...] = ()  # of its manager on this machine, including checkpoints
         self._windows = WindowMaker(writer, policy, summaries)
         if summaries:
             summaries.spent = self._spent
@@ -85,7 +85,7 @@ class Session(SessionReader):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Problems to show to the user: damage, losses, a model that keeps failing, a disk that refuses."""
+        """Problems to show to the user: damage, losses, a model that keeps failing, a disk that fails."""
         model = self._summaries.failures.notice if self._summaries else ""
         disk = self._keeper.failure if self._keeper else ""
         store, lost = self._writer.store, ""
@@ -97,7 +97,7 @@ class Session(SessionReader):
 
     @property
     def has_memory(self) -> bool:
-        """True if `recall` and `remember` have a memory to ask."""
+        """True if there is a long-term memory for `recall` and `remember`."""
         return self._memory is not None
 
     async def append(
@@ -124,8 +124,8 @@ class Session(SessionReader):
     ) -> Turn:
         """Begin a turn with the user's words, or continue the pending one: ``async with session.turn(…)``.
 
-        Another writer makes the next step raise `Conflict`; with `lease`, there is none while the block runs.
-        Words that were saved under the same `key` before are not saved again, and the turn continues.
+        If another writer intervenes, the next step raises `Conflict`; `lease` keeps others out while the
+        block runs. Words already saved under the same `key` are not saved again, and the turn continues.
         """
         return Turn(
             self,
@@ -140,7 +140,7 @@ class Session(SessionReader):
         )
 
     async def pending(self) -> Pending | None:
-        """Return what is unfinished: a prompt, calls, or a reply that paused; None if nothing is."""
+        """Return what is unfinished: a prompt, calls, or a paused reply; None if nothing is."""
         await self._windows.loaded()
         return self._pending()
 
@@ -150,7 +150,7 @@ class Session(SessionReader):
         return pending(known.messages, known.fold.started, paused=known.fold.paused) if known else None
 
     async def _calibrations(self) -> tuple[Mapping[str, Any], str]:
-        """Return what reported usage has taught, by model, and the counter that is in force, as last seen."""
+        """Return the calibrations learned from reported usage, by model, and the counter, as last seen."""
         fold = (self._windows.known or await self._windows.loaded()).fold
         return fold.calibration, self._writer.counter(fold.model).name
 
@@ -165,9 +165,9 @@ class Session(SessionReader):
         context: str | Gathered | None = None,
         memory: str | None = None,
     ) -> Window:
-        """Return the window to send; decisions that it needed are written to the log.
+        """Return the window to send; the decisions made for it are written to the log.
 
-        `context` is the text of sticky files, or what `ContextManager.gather` returned, whose dropped files
+        `context` is the text of sticky files, or the result of `ContextManager.gather`, whose dropped files
         are then in the window's report.
         """
         check_budget(budget)
@@ -185,7 +185,7 @@ class Session(SessionReader):
         context: str | Gathered | None = None,
         memory: str | None = None,
     ) -> Window:
-        """Return the window that `window` would return, and write nothing."""
+        """Return the window that `window` would return, without writing anything."""
         check_budget(budget)
         check_tools(tools)
         text, dropped = _sticky(context)
@@ -194,12 +194,12 @@ class Session(SessionReader):
         return window
 
     async def recall(self, query: str, k: int = 6) -> list[Recollection]:
-        """Return what the user's long-term memory has for a question, the best first."""
+        """Search the user's long-term memory for a question, and return the best results first."""
         check_whole("k", k, least=0)
         return await self._required_memory().search(query, k)
 
     async def remember(self, text: str) -> None:
-        """Store a note about the user in long-term memory; erasing this session erases it."""
+        """Store a note about the user in long-term memory; erasing this session erases the note."""
         await self._required_memory().remember(text, self.id)
 
     def _required_memory(self) -> UserMemory:
@@ -209,7 +209,7 @@ class Session(SessionReader):
         return self._memory
 
     async def _recalled(self) -> str | None:
-        """Return what memory has for the newest words of the user, as the text for a window."""
+        """Return what memory has for the user's newest words, as text for a window."""
         if self._memory is None:
             return None
         loaded = await self._windows.loaded()
@@ -237,16 +237,16 @@ class Session(SessionReader):
         return await write(self._writer, [Prompt(checked_prompt(text))])
 
     async def model(self) -> ModelInfo | None:
-        """Return the model that is in force at the head; None if no model was set."""
+        """Return the model in force at the head; None if no model was set."""
         await self._writer.refresh()
         _, model = await self._writer.model()
         return catalog.named(model.id) if model and model.id else None
 
     async def set_model(self, id: str) -> ModelInfo:
-        """Set the model from here on: messages are counted in its counter, and windows measured in it.
+        """Set the model from here on: its counter counts messages and measures windows.
 
-        What was counted before keeps its count; a window counts it again. A rewind to a message before
-        this brings the former model back.
+        Earlier messages keep their stored count, but a window counts them again. A rewind to a message
+        before this brings the former model back.
         """
         changed = model_change(id)
         await self._writer.refresh()
@@ -261,8 +261,8 @@ class Session(SessionReader):
     async def rewind(self, to: str, *, exact: bool = False) -> Branch:
         """Make a message the last one of the path. What came after it stays in the log.
 
-        Among calls and their results the path goes back to before the calls, or with `exact` ends there:
-        the results that are missing may still come.
+        Between calls and their results, the path goes back to before the calls; with `exact` it ends at
+        the message, and the missing results may still arrive.
         """
         return await self._branch("rewind", to, "", exact=exact)
 
@@ -275,10 +275,10 @@ class Session(SessionReader):
         model: bool = True,
         patience: float | None = None,
     ) -> Compaction:
-        """Replace all but the newest exchanges by a summary; `undo` reverts it.
+        """Replace all but the newest exchanges with a summary; `undo` reverts it.
 
-        The session's model writes it, if there is one and `model` is true; else a digest is used. The model
-        has `patience` seconds, 120 by default; after that the digest is used, and `refused` says why.
+        The session's model writes it if there is one and `model` is true; otherwise a digest is used. The
+        model has `patience` seconds, 120 by default; after that the digest is used, and `refused` says why.
         """
         check_budget(budget, optional=True)
         if strategy is not None:
@@ -297,15 +297,15 @@ class Session(SessionReader):
             return outcome
 
     async def _spent(self, usage: Usage) -> None:
-        """Write what a request for a summary used, unless this handle may not write any more."""
+        """Write the usage of a request for a summary, unless this handle may no longer write."""
         with suppress(SessionError):
-            known, _ = await self._calibrations()  # the newest usage carries it
+            known, _ = await self._calibrations()  # the newest usage entry carries them
             await self._write([structs.replace(usage, calibration=dict(known))])
 
     async def preview_compact(
         self, budget: Budget | None = None, *, strategy: Strategy | None = None
     ) -> Compaction:
-        """Return what `compact` would do without a model, and write nothing."""
+        """Return what `compact` would do without a model, without writing anything."""
         check_budget(budget, optional=True)
         check_kind("strategy", strategy, Strategy, optional=True)
         return await self._windows.preview_compact(budget, strategy or DEFAULT_STRATEGY)
@@ -315,10 +315,10 @@ class Session(SessionReader):
         return await load(self._writer, self._windows, os=os, policy=self._policy)
 
     async def catch_up(self, state: ConversationState) -> None:
-        """Take in what was appended since a state was loaded or committed, at the cost of what is new.
+        """Add what was appended since a state was loaded or committed; the cost depends on what is new.
 
-        What the state has not committed yet comes after it; raise `Conflict` if it cannot, because the
-        head is on another branch by now.
+        Uncommitted entries of the state come after it; raise `Conflict` if they cannot, because the head
+        is now on another branch.
         """
         async with self._committing:
             await catch_up(self._writer, self._windows, state)
@@ -334,7 +334,7 @@ class Session(SessionReader):
         return receipt
 
     async def undo(self) -> str:
-        """Undo the newest operation (see `log.undo` for the rule), and return which it was; files stay."""
+        """Undo the newest operation (see `log.undo` for the rule), and return its name; files stay."""
         return await undo(self._writer)
 
     async def _undo_restore(self, branch: int) -> None:
@@ -344,8 +344,8 @@ class Session(SessionReader):
     async def reset(self, *, system: str | None = None) -> Session:
         """End this conversation and return the handle of the next, which begins under the same id.
 
-        It wins over a lease: whoever holds one, and every other handle from before, gets `EpochEnded`. The
-        history goes to the memory engine, once.
+        A reset overrides a lease: its holder and every other earlier handle get `EpochEnded`. The history
+        goes to the memory engine, once.
         """
         lease: Lease | None = None
         try:
@@ -373,7 +373,7 @@ class Session(SessionReader):
                 continue
 
     async def _answer_interrupted_calls(self) -> None:
-        """Answer calls that were running when a process ended; their real results may still come."""
+        """Answer calls that were running when a process ended; their real results may still arrive."""
         while True:
             loaded = await self._windows.loaded()
             answers, head = interrupted(loaded), loaded.head
@@ -408,7 +408,7 @@ class Session(SessionReader):
     async def acquire(
         self, *, seconds: float = 30.0, holder: str | None = None, take_over: bool = False
     ) -> Lease:
-        """Take the lease until it is released or runs out; `Busy` while another worker has it.
+        """Take the lease until it is released or expires; raise `Busy` while another worker has it.
 
         With `take_over` it is taken from that worker, whose next write raises `Fenced`.
         """
@@ -446,5 +446,5 @@ class Session(SessionReader):
 
 
 def _sticky(context: str | Gathered | None) -> tuple[str | None, tuple[str, ...]]:
-    """Return the text of sticky files, and what is not in it."""
+    """Return the text of sticky files, and the files that it leaves out."""
     return (context.text, context.left_out) if isinstance(context, Gathered) else (context, ())

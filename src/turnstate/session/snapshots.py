@@ -1,11 +1,12 @@
 """Snapshots of a session: written after each turn and round of tools, not too often, and at the end.
 
-A writer belongs to one epoch of a session. A reset removes the snapshots of the epoch that it ends; one that
-was taken before and is written after is withdrawn, so that an ended conversation does not come back.
+A writer belongs to one epoch of a session. A reset removes the snapshots of the epoch that it ends. A
+snapshot that is taken before a reset and written after it is withdrawn, so that an ended conversation does
+not come back.
 
-Any write makes the last snapshot stale; only the end of a turn or of a round of tools has the next one
-written. What no snapshot holds when the process ends, such as a prompt that waits for its answer or calls
-that are running, is written then.
+Any write makes the last snapshot stale, but only the end of a turn or of a round of tools triggers the next
+one. What no snapshot holds when the process ends, such as a prompt that waits for its answer or calls that
+are running, is written then.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class SnapshotWriter:
 
 
 async def _completed(writing: asyncio.Future[Path]) -> Path:
-    """Wait for a thread, which cannot be cancelled, even if the task is."""
+    """Wait for a thread, which cannot be cancelled, even if the task is cancelled."""
     try:
         return await asyncio.shield(writing)
     except asyncio.CancelledError:
@@ -191,7 +192,7 @@ def from_snapshot(taken: ContextSnapshot, template: str) -> Iterator[Entry]:
 
 
 def _kept(loaded: Loaded, cut: Cut | None) -> Iterator[Message]:
-    """Yield what a cut kept: leading system messages, pinned messages, and all from the first kept on."""
+    """Yield what a cut kept: leading system messages, pinned ones, and all from the first kept one on."""
     start = loaded.kept_place(cut) if cut else 0
     pinned = set(cut.pinned) if cut else set[MessageId]()
     leading = True
@@ -220,7 +221,7 @@ def _messages(taken: ContextSnapshot) -> tuple[Message, ...]:
 
 
 def _answer(message: Message) -> Answer | None:
-    """Return the answer that is shown as a tool message; None if it cannot be one."""
+    """Return the answer that a tool message shows; None if the message cannot be an answer."""
     if len(message.tool_results) != 1 or not isinstance(message.tool_results[0].result, str):
         return None
     (result,) = message.tool_results
@@ -234,7 +235,7 @@ def _answer(message: Message) -> Answer | None:
 
 
 def _model(taken: ContextSnapshot) -> ModelChange | None:
-    """Return the model that a snapshot was taken under; None if it names none that is known here."""
+    """Return the model that a snapshot was taken under; None without one whose counter is known here."""
     match _known(taken).get("model"):
         case {"id": str(id), "counter": str(name)} if name in counter_names():
             return ModelChange(id, name)
@@ -242,7 +243,7 @@ def _model(taken: ContextSnapshot) -> ModelChange | None:
 
 
 def _made(cut: Cut, loaded: Loaded) -> dict[str, Any]:
-    """Return what a cut was made under and what is known of what it covers, so that the next folds it."""
+    """Return a cut's settings and what is known about what it covers, so that the next cut can fold it in."""
     summary = loaded.fold.model_summary(cut)
     facts = {"facts": summary.facts} if summary and summary.facts else {}
     digest = {"digest": cut.digest} if cut.digest else {}
@@ -262,7 +263,7 @@ def _summary(cut: Cut, text: str, facts: object) -> Summary:
 
 
 def _digest(digest: object) -> dict[str, Any]:
-    """Return the digest of a snapshot; nothing if it is not one."""
+    """Return the digest of a snapshot; empty if it is invalid."""
     try:
         return Digest.from_json(digest).to_json() if isinstance(digest, dict) else {}
     except InputError:

@@ -1,12 +1,12 @@
-"""State: named JSON values that a program keeps beside a conversation, and that no model reads.
+"""State: named JSON values that a program keeps with a conversation and that no model reads.
 
 A value is written as a `data` entry, so it follows branches: after a rewind the state is what it was then.
-Reading folds the entries of the path, the newest of each name counts; a handle remembers the fold and reads
-only what is new. A version identifies one write, so of two writers who read the same version only one can
-replace it.
+Reading folds the entries of the path, and the newest entry of each name wins; a handle remembers the fold and
+reads only new entries. A version identifies one write, so of two writers that read the same version, only one
+can replace it.
 
-The state of a user, or of a tenant, is a log of the same kind that belongs to no conversation. It is kept
-under a tenant of its own, which no manager can have, so that no list and no search shows it.
+The state of a user or a tenant is a log of the same kind that belongs to no conversation. It is kept under a
+separate tenant that no manager can have, so no list and no search shows it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from .writer import SessionWriter
 __all__ = ["LARGEST_VALUE", "State", "StateValue", "owner_address", "owner_states"]
 
 LARGEST_VALUE = 16_000_000
-"""Bytes of the JSON of one value."""
+"""Maximum bytes of one value as JSON."""
 
 _KINDS = ("data",)
 
 
 def owner_address(tenant: str, user: str | None) -> Address:
-    """Return where the state of a user is kept, or that of the tenant."""
+    """Return the address of the state of a user, or of the tenant."""
     return Address(OWNERS + tenant, "tenant" if user is None else f"user {user}")
 
 
@@ -52,7 +52,7 @@ async def owner_states(store: Directory, tenant: str, user: str | None) -> list[
 
 
 class StateValue(Struct, frozen=True, kw_only=True):
-    """A value under its name, the version that identifies its last write, and the time of that."""
+    """A value with its name, the version that identifies its last write, and the time of that write."""
 
     namespace: str
     key: str
@@ -62,7 +62,7 @@ class StateValue(Struct, frozen=True, kw_only=True):
 
 
 class _Folded(NamedTuple):
-    """The values on a path up to a head; ``id`` is that of the entry there, ``created`` that of the log."""
+    """The values on a path up to a head, with the id of the entry there and when the log was created."""
 
     created: int
     head: Position
@@ -81,19 +81,19 @@ class State:
         find: Callable[[], Awaitable[SessionWriter | None]],
         create: Callable[[], Awaitable[SessionWriter]],
     ) -> None:
-        """Keep the values in the log that `find` returns, and `create` if it does not exist yet."""
+        """Keep the values in the log that `find` returns; `create` makes it if it does not exist yet."""
         self._find, self._create = find, create
         self._known: _Folded | None = None
         self._folding = asyncio.Lock()
 
     async def get(self, namespace: str, key: str) -> StateValue | None:
-        """Return a value; None if there is none of this name."""
+        """Return the value with this name, or None if there is none."""
         name = _name(namespace, key)
         writer = await self._find()
         return (await self._folded(writer)).values.get(name) if writer else None
 
     async def items(self, namespace: str | None = None) -> list[StateValue]:
-        """Return all values, or those of a namespace, ordered by their names."""
+        """Return all values, or those of a namespace, ordered by name."""
         writer = await self._find()
         known = (await self._folded(writer)).values if writer else {}
         return [known[name] for name in sorted(known) if namespace in (None, name[0])]
@@ -113,7 +113,7 @@ class State:
         return await self._write(entry, expected)
 
     async def delete(self, namespace: str, key: str, *, expected: str | UnsetType | None = UNSET) -> None:
-        """Remove a value, if there is one; what it was stays in the log."""
+        """Remove a value if there is one; the old value stays in the log."""
         name = _name(namespace, key)
         if expected is UNSET and await self.get(*name) is None:
             return
@@ -154,7 +154,7 @@ class State:
         return folded.head
 
     async def _folded(self, writer: SessionWriter) -> _Folded:
-        """Return the values on the path to the head as it is now."""
+        """Return the values on the path to the current head."""
         async with self._folding:
             row, known = await writer.refresh(), self._known
             if known is None or (known.created, known.head) != (row.created, row.head):
@@ -170,7 +170,7 @@ class State:
 
 
 async def _continues(writer: SessionWriter, row: SessionRow, known: _Folded) -> bool:
-    """Return True if a log goes on from where it was folded; a store may have lost that and gone on."""
+    """Return True if a log continues where it was folded; a store may have lost that entry and gone on."""
     if (row.created, row.branch) != (known.created, known.head.branch) or row.seq < known.head.seq:
         return False
     found = await writer.log.read(writer.at, Span(*known.head, known.head.seq))

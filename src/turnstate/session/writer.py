@@ -1,7 +1,7 @@
 """Writing to one session: each change carries the epoch, the fence and the time of this handle.
 
-Messages are counted in the counter of the model at the head. Another worker may change the model at any
-moment, so messages are written only at the head that they were counted for: a store keeps the number and
+Messages are counted with the counter of the model at the head. Another worker may change the model at any
+moment, so messages are written only at the head that they were counted for: a store keeps the count and
 does not know what it means.
 """
 
@@ -43,11 +43,11 @@ __all__ = ["Abilities", "LatestCalls", "SessionWriter", "Written", "check_store_
 T = TypeVar("T")
 
 MODEL, REVERT = "model", "revert"
-"""The kinds of entries that say which model is in force, and that a cut is undone."""
+"""The kinds of entries that set the model in force, and that undo a cut."""
 
 
 async def check_store_time(store: Health, clock: Clock) -> None:
-    """Raise `ClockSkew` if the store has a clock of its own that differs by more than a minute."""
+    """Raise `ClockSkew` if the store has its own clock and it differs by more than a minute."""
     theirs = await store.time()
     ahead = 0 if theirs is None else clock() - theirs
     if abs(ahead) > JUMP:
@@ -59,11 +59,11 @@ class LatestCalls:
     """The newest calls that a handle wrote and that await results, with the results that it wrote since.
 
     Most results answer these, so they are accepted without reading the path. Nothing is held once all calls
-    have results, or after an append that did not follow the one before.
+    have results, or after an append that did not directly follow the previous one.
     """
 
     def __init__(self) -> None:
-        self._written: Receipt | None = None  # by the last append of this handle
+        self._written: Receipt | None = None  # receipt of this handle's last append
         self._messages = list[Message]()
         self._open = set[CallId]()
 
@@ -73,7 +73,7 @@ class LatestCalls:
         return self._written.head if self._written else None
 
     def add(self, receipt: Receipt, entries: Iterable[Entry]) -> None:
-        """Take in what was written."""
+        """Add entries that were written."""
         if receipt.repeated:
             return
         if self._open and self.head != (receipt.branch, receipt.first - 1):
@@ -91,7 +91,7 @@ class LatestCalls:
                     self._messages = []
 
     def await_results(self, messages: Iterable[Message]) -> bool:
-        """Return True if messages hold nothing but results, each of another call that awaits one."""
+        """Return True if messages hold only results, each of a different call that awaits one."""
         results = [result.tool_call_id for message in messages for result in message.tool_results]
         are_new = len(results) == 1 or len(set(results)) == len(results)
         return (
@@ -99,7 +99,7 @@ class LatestCalls:
         )
 
     def known(self) -> KnownCalls:
-        """Return the calls, and which of them have results."""
+        """Return the calls and their results so far."""
         known = KnownCalls()
         for message in self._messages:
             known.learn(message)
@@ -107,9 +107,9 @@ class LatestCalls:
 
 
 class Written(NamedTuple):
-    """What a handle wrote, and when the session was last active by then.
+    """What a handle wrote, and when the session was last active at that time.
 
-    Without entries they are those of the records: a state keeps its own, in which dicts may be changed.
+    If ``entries`` is None, they are read from the records: a state keeps its own, whose dicts may change.
     """
 
     receipt: Receipt
@@ -119,14 +119,14 @@ class Written(NamedTuple):
 
 
 class Abilities(NamedTuple):
-    """What a store can do beside its ports. Names are compared: to look at a protocol takes 10 µs."""
+    """What a store can do beyond its ports. It is checked by name, since a protocol check takes 10 µs."""
 
     at_once: ReadsAtOnce | None
     ahead: ReadsAhead | None
 
     @classmethod
     def of(cls, store: Store) -> Abilities:
-        """Ask a store."""
+        """Return the abilities of a store."""
         return cls(
             cast(ReadsAtOnce, store) if hasattr(store, "at_once") else None,
             cast(ReadsAhead, store) if hasattr(store, "ahead") else None,
@@ -136,8 +136,8 @@ class Abilities(NamedTuple):
 class SessionWriter:
     """Reads and writes one session for one handle.
 
-    What is written is noted for the handle's windows, which take it in when the next one is made: ``written``
-    is None while they hold nothing of the path, and ``moves`` counts how often the head went elsewhere.
+    It notes what is written for the handle's windows, which add it when the next window is made: ``written``
+    is None while they hold no part of the path, and ``moves`` counts how often the head moved elsewhere.
     """
 
     def __init__(
@@ -163,9 +163,9 @@ class SessionWriter:
         self.log = WatchedLog(store, self.damage)
         self._at_once, self._reads_ahead = abilities
         self._wrote: Callable[[], None] | None = None
-        self._on_way, self._refusals = 0, 0  # appends of this handle that wait for the store; refused ones
+        self._on_way, self._refusals = 0, 0  # this handle's appends that wait for the store, and refused ones
         self._ahead: tuple[Position, ModelChange | None] | None = (
-            None  # head and model when these are written
+            None  # head and model once the waiting appends are written
         )
 
     def watch(self, wrote: Callable[[], None]) -> None:
@@ -173,21 +173,21 @@ class SessionWriter:
         self._wrote = wrote
 
     def wrote(self, receipt: Receipt, entries: Sequence[Entry] | None, records: Sequence[Record]) -> None:
-        """Note entries that were written, if something of the path is held."""
+        """Note entries that were written, if a part of the path is held."""
         if self.written is None or receipt.repeated:
             return
         if any(record.kind == REVERT for record in records):
-            self.moved_head()  # what holds again may not be loaded
+            self.moved_head()  # what is in force again may not be loaded
         else:
             self.written.append(Written(receipt, entries, records, self.row.active))
 
     def moved_head(self) -> None:
-        """Note that the head is elsewhere, so that nothing that is held of the path counts."""
+        """Note that the head moved elsewhere, so that the held part of the path is no longer valid."""
         self.written = None
         self.moves += 1
 
     async def refresh(self) -> SessionRow:
-        """Read the session as it is now; raise `EpochEnded` if another epoch runs.
+        """Read the session as it is now; raise `EpochEnded` if the epoch of this handle has ended.
 
         The store is asked even under a lease, since a reset overrides it.
         """
@@ -195,9 +195,9 @@ class SessionWriter:
         return self.row
 
     async def read(self, job: Callable[[SessionRow, Reads], Awaitable[T]], *, small: bool = False) -> T:
-        """Return what a job makes of the session as it is now and of its log, as one read if possible.
+        """Run a job on the session as it is now and its log, as one read if possible; return its result.
 
-        The job awaits nothing but the log that it is given; `small` says that it reads little.
+        The job must await nothing but the log that it is given; `small` means that it reads little.
         """
         if self._reads_ahead:
             row, log = await self._reads_ahead.ahead(self.at, (*CUTS, *HEADS))
@@ -230,22 +230,22 @@ class SessionWriter:
         return small_records(entries, self._counter(entries, model), self._policy)
 
     def counter(self, model: ModelChange | None) -> Counter:
-        """Return the counter in force under a model; without one, that of the session."""
+        """Return the counter in force under a model; without a model, the session's counter."""
         return counter_of(model) if model else self.start
 
     def _counter(self, entries: Sequence[Entry], model: ModelChange | None) -> Counter:
         if entries and isinstance(entries[0], ModelChange):
-            model = entries[0]  # the one before counts nothing, and may be unknown here
+            model = entries[0]  # the model before it counts nothing, and may be unknown here
         return self.counter(model)
 
     @property
     def known_model(self) -> tuple[Position, ModelChange | None] | None:
-        """The head as it was last seen, and the model in force there; None if that must be read."""
+        """The head as it was last seen, and the model in force there; None if it must be read."""
         return self._model if self._model[0] == (self.row.branch, self.row.seq) else None
 
     @property
     def next_model(self) -> tuple[Position, ModelChange | None] | None:
-        """The head and the model there once all appends on their way are written; None if it must be read."""
+        """The head and the model there once all waiting appends are written; None if it must be read."""
         return self._ahead or self.known_model
 
     async def model(self) -> tuple[Position, ModelChange | None]:
@@ -265,14 +265,14 @@ class SessionWriter:
         return self._model
 
     def _moved(self, conflict: Conflict) -> None:
-        """Take from a conflict where the session is now."""
+        """Update the row from a conflict, which says where the session is now."""
         branch, seq = conflict.head
         self.row = structs.replace(
             self.row, version=conflict.version, branch=branch, seq=seq, total=conflict.total
         )
 
     def knows_model(self, head: Position, model: ModelChange | None) -> None:
-        """Take the model in force at a place, so that it need not be read."""
+        """Set the model in force at a place, so that it need not be read."""
         self._model = (head, model)
 
     async def append(
@@ -286,8 +286,8 @@ class SessionWriter:
     ) -> Receipt:
         """Append records after a head, which may be one that other tasks of this handle are about to write.
 
-        So these need not wait for each other. If one of them is refused, those behind it are as well, and
-        each begins again. The model is the one that the records are counted under.
+        So these tasks need not wait for each other. If one append is refused, so are those after it, and
+        each starts over. The records are counted under `model`.
         """
         is_written, refusals = False, self._refusals
         ahead = self._ahead = Position(after[0], after[1] + len(records)), _last_model(records, model)
@@ -364,7 +364,7 @@ class SessionWriter:
         return receipt
 
     async def end_if_idle(self) -> bool:
-        """End the session if it was idle for too long; return True if this call did.
+        """End the session if it was idle for too long; return True if this call ended it.
 
         While the clock cannot be trusted, nothing is ended.
         """
@@ -393,7 +393,7 @@ class SessionWriter:
         return receipt
 
     async def ending(self, reason: str) -> list[Parcel]:
-        """Return the parcel for an epoch that ends at the head; none if it has no message."""
+        """Return the parcel for an epoch that ends at the head; no parcel if it has no messages."""
         row, now = self.row, self.clock()
         path = await path_to(self.log, self.at, row.head)
         newest = await self.log.newest(self.at, path, [MESSAGE])
@@ -412,7 +412,7 @@ class SessionWriter:
         return [ending.parcel(self.at, due=now)]
 
     async def _started(self, root: int) -> int:
-        """Return when an epoch began: its root branch was created then."""
+        """Return when an epoch began, which is when its root branch was created."""
         branches = await self.log.branches(self.at)
         return next(branch.created for branch in branches if branch.id == root)
 
@@ -443,7 +443,7 @@ class SessionWriter:
 
 
 def _last_model(records: Sequence[Record], before: ModelChange | None) -> ModelChange | None:
-    """Return the model in force after records."""
+    """Return the model in force after these records."""
     for record in reversed(records):
         if record.kind == MODEL and isinstance(entry := decode_entry(MODEL, record.body), ModelChange):
             return entry
