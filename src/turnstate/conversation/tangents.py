@@ -1,6 +1,6 @@
 """Tangents: side conversations that lead back to the main one, with nothing copied and nothing lost.
 
-    main     U A U A ─────────────────────── U A      goes on where it was
+    main     U A U A ─────────────────────── U A      continues where it was
                     └─ tangent  U A U A               kept, and can be reopened
 
 A tangent sees the main conversation as it was when the tangent began. Leaving it shows the main conversation

@@ -136,7 +136,10 @@ class SessionManager(SessionDirectory):
         await self.close()
 
     async def close(self) -> None:
-        """Finish background work and close the store. No session is ended."""
+        """Finish deliveries and snapshots, cancel other background work, and close the store.
+
+        No session is ended.
+        """
         if self._deliveries is not None:
             await self._deliveries.close()
         await self._background.cancel()
