@@ -1,12 +1,13 @@
-"""Snapshots as the repository holds them: their contents are git objects, their names are references.
+"""Snapshots in the repository: their contents are git objects, their names are references.
 
-The tree of a snapshot has two entries: `files`, the work tree as git would keep it, and `modes`, what git
-does not keep: permission bits and empty folders. A third, `left`, names the databases that were in use,
-if any: they existed, so no restore of this snapshot may remove them.
+The tree of a snapshot has two entries: `files`, the work tree as git stores it, and `modes`, which holds
+what git does not store: permission bits and empty folders. If databases were in use, a third entry, `left`,
+lists them: they existed, so no restore of this snapshot may remove them.
 
 Objects are synced first, then the folder of their pack, then the reference. A reference never names an
-object that is not durable, so a power cut leaves the last snapshot or this one. What the files were like
-after the last operation is saved, so that the next one sees whether anything else has changed them.
+object that is not durable, so a power cut leaves either the previous snapshot or the new one. Each
+operation saves the state of the repository's files, so the next one sees whether another program changed
+them.
 """
 
 from __future__ import annotations
@@ -63,18 +64,18 @@ __all__ = [
 
 FILES, MODES, LEFT = "files", "modes", "left"
 SEEN = "refs/heads/seen"
-"""The newest snapshot of any kind: a checkpoint, or one that was taken before or after a restore."""
+"""The newest snapshot of any kind: a checkpoint, or a snapshot taken before or after a restore."""
 
 TAGS = "refs/tags/"
 HEADS = "refs/heads/"
 RECORDS = "refs/restores/"
-"""The records of restores, under the tags of the snapshots that were taken before them."""
+"""The records of restores, under the tags of the snapshots taken before them."""
 
 RULES = "refs/rules/"
 """Snapshots whose ignore rules still apply after a restore replaced them, under the same tags."""
 
 WAS = "refs/was/"
-"""Rewritten commits, under their old ids, which the log of a conversation keeps."""
+"""Rewritten commits, under their old ids, which conversation logs still contain."""
 
 _TAG = re.compile(r"(?!.*\.\.)(?!.*\.lock$)[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
 _STATE = "packs"
@@ -96,7 +97,7 @@ def is_program(mode: int) -> bool:
 
 
 def split(path: bytes) -> tuple[bytes, bytes]:
-    """Return the folder of a path and the last name in it."""
+    """Return the folder and the last name of a path."""
     folder, _, name = path.rpartition(b"/")
     return folder, name
 
@@ -176,12 +177,12 @@ class Modes(NamedTuple):
 
 
 def _most(counts: Mapping[int, int], otherwise: int) -> int:
-    """Return the most frequent mode, the lowest if several are."""
+    """Return the most frequent mode; of equally frequent ones, the lowest."""
     return min(counts, key=lambda mode: (-counts[mode], mode), default=otherwise)
 
 
 class Commit(NamedTuple):
-    """A snapshot as git holds it."""
+    """A snapshot as git stores it."""
 
     id: str
     tree: str
@@ -266,7 +267,7 @@ def left_databases(git: Git, commit: str) -> set[bytes]:
 
 
 def tree_of(git: Git, commit: str) -> str:
-    """Return the name of a commit's tree."""
+    """Return the id of a commit's tree."""
     return Reader(git).commit(commit).tree
 
 
@@ -292,7 +293,7 @@ def check_tag(tag: str) -> str:
 
 
 def references(git: Git, under: str) -> dict[str, str]:
-    """Return the ids of the references below a name; empty for one that cannot be read."""
+    """Return the ids of the references under a prefix; the id of an unreadable one is empty."""
     found = dict[str, str]()
     for path in sorted((git.folder / under).glob("*")):
         found[path.name] = text if _COMMIT.fullmatch(text := _text(path)) else ""
@@ -307,24 +308,24 @@ def _text(path: Path) -> str:
 
 
 def newest_snapshot(git: Git) -> str:
-    """Return the newest snapshot of any kind, or nothing."""
+    """Return the newest snapshot of any kind, or an empty string."""
     return references(git, HEADS).get("seen", "") or newest_checkpoint(git)
 
 
 def newest_checkpoint(git: Git) -> str:
-    """Return the newest checkpoint, or nothing."""
+    """Return the newest checkpoint, or an empty string."""
     return references(git, HEADS).get("history", "")
 
 
 def commit_named(git: Git, name: str) -> str:
-    """Return the commit of a tag, an old id or a commit id."""
+    """Return the commit that a tag, an old id or a commit id refers to; empty for an unknown tag."""
     if _COMMIT.fullmatch(name):
         return references(git, WAS).get(name) or name
     return references(git, TAGS).get(name, "")
 
 
 def is_known(git: Git, name: str) -> bool:
-    """Return True if there is a snapshot of that name, readable or not."""
+    """Return True if there is a snapshot with this name, readable or not."""
     tags = references(git, TAGS)
     if name in tags or name in tags.values() or name in references(git, WAS):
         return True
@@ -349,22 +350,22 @@ def store_pack(git: Git, pack: Pack) -> None:
 
 
 def update_references(git: Git, names: Mapping[str, str]) -> None:
-    """Set references durably; one with an empty id is removed."""
+    """Set references durably; an empty id removes the reference."""
     for name in names:
         if (git.folder / name).is_file() and not _COMMIT.fullmatch(_text(git.folder / name)):
-            (git.folder / name).unlink()  # git would refuse to replace what it cannot read
+            (git.folder / name).unlink()  # git refuses to replace a reference that it cannot read
     names = {name: id for name, id in names.items() if id or (git.folder / name).exists()}
     lines = [f"update {name}\0{id}\0\0" if id else f"delete {name}\0\0" for name, id in names.items()]
     git.run("update-ref", "--stdin", "-z", input="".join(lines).encode())
     for folder in {name.rpartition("/")[0] for name in names} | {"refs"}:
-        with suppress(FileNotFoundError):  # git removes a folder of references with the last of them
+        with suppress(FileNotFoundError):  # git removes the folder with its last reference
             sync_folder(git.folder / folder)
 
 
 class RepositoryState(Struct, frozen=True, array_like=True):
-    """The stat of all files at the last check; while it is unchanged, none is read and nothing is repaired.
+    """The stat of all files at the last check; while it is unchanged, nothing is read or repaired.
 
-    ``suspect`` is true if objects may be missing. ``layout`` is of what is neither a pack nor a reference.
+    ``suspect`` is true if objects may be missing. ``layout`` covers all that is neither pack nor reference.
     """
 
     packs: dict[str, tuple[tuple[int, int, int, int], ...]]
@@ -411,11 +412,11 @@ class RepositoryState(Struct, frozen=True, array_like=True):
         return None
 
     def save(self, folder: Path) -> None:
-        """Write the state, unless it is what was saved last."""
+        """Write the state, unless it was saved already."""
         if self != self.load(folder):
             save_cache(folder / _STATE, _STATE_MAGIC, msgspec.msgpack.encode(self))
 
 
 def _is_odd(entry: os.DirEntry[str]) -> bool:
-    """Return True for what a crashed process may have left beside the repository, and for any folder."""
+    """Return True for any folder, and for a file that a crashed process may have left behind."""
     return entry.name.endswith(".tmp") or entry.is_dir()

@@ -1,8 +1,9 @@
 """The folder of a shadow repository: layout, cleanup after a crash, and removal.
 
-A folder is created whole or not at all. Whoever opens it, or sees that files in it have changed, removes
-what a crashed process left and rewrites the files that are the same in every repository. Removal reads
-nothing in the folder, so it works whatever its condition is; every copy of a file goes, or an error says so.
+A folder is created completely or not at all. A process that opens it, or finds that files in it have
+changed, cleans up after crashed processes and rewrites the files that are the same in every repository.
+Removal reads no file in the folder, so it works even on a damaged one: it removes every copy of a file, or
+raises an error.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ ASIDE = "damaged"
 
 
 HISTORY = "refs/heads/history"
-"""The newest checkpoint; the first parents of it are the checkpoints before."""
+"""The newest checkpoint; following first parents leads to the earlier ones."""
 
 _FORMAT = 1
 _PACKED = re.compile(r"[0-9a-f]{40} refs/(?:heads|tags|restores|rules|was)/[A-Za-z0-9._-]+")
@@ -70,7 +71,7 @@ _FOLDERS = ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info")
 
 
 class About(Struct, frozen=True, kw_only=True):
-    """The owner of the checkpoints: the work tree, and whose conversation it is."""
+    """The owner of the checkpoints: the work tree, and the tenant and session of the conversation."""
 
     format: int = _FORMAT
     work_tree: bytes
@@ -79,7 +80,7 @@ class About(Struct, frozen=True, kw_only=True):
 
 
 def make(folder: Path, about: About) -> None:
-    """Create a shadow repository, complete and durable before it gets its name; of two at once, one wins."""
+    """Create a shadow repository, complete and durable before it gets its name; in a race, one call wins."""
     files.make_folder(folder.parent)
     draft = folder.parent / f".{folder.name}.{secrets.token_hex(8)}.tmp"
     contents = {f"repository/{name}": data for name, data in _FILES.items()} | {"lock": b""}
@@ -92,7 +93,7 @@ def make(folder: Path, about: About) -> None:
                 files.write_new(Path(name).name, data, folder=descriptor)
         for one in sorted({(draft / name).parent for name in contents}):
             files.sync_folder(one)
-        os.rename(draft, folder)  # fails if another one exists, since that is not empty
+        os.rename(draft, folder)  # fails if the folder exists, since it is not empty
         files.sync_folder(folder.parent)
     except OSError as error:
         if (folder / "about.json").exists():
@@ -170,7 +171,7 @@ def copy_aside(folder: Path, path: Path) -> None:
 
 
 def _unpack_references(repository: Path) -> None:
-    """Write references that git has packed as files: each is checked by itself here."""
+    """Write packed references as one file each, because they are checked one by one."""
     for line in (_read(repository / "packed-refs") or b"").decode(errors="replace").splitlines():
         id, _, name = line.partition(" ")
         path = repository / name
@@ -187,7 +188,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a crashed process left unfinished; call it with the lock held."""
+    """Remove unfinished files of a crashed process; the caller must hold the lock."""
     repository = folder / "repository"
     packs = repository / "objects" / "pack"
     left = [*repository.glob("*.lock"), *(repository / "refs").rglob("*.lock"), *packs.glob("tmp_*")]
@@ -202,7 +203,7 @@ def sweep(folder: Path) -> None:
 
 
 def remove(folder: Path) -> int:
-    """Remove a shadow repository and return its size in bytes; a rename makes it unusable at once."""
+    """Remove a shadow repository and return its size in bytes; a rename makes it unusable immediately."""
     if not folder.is_dir() or folder.is_symlink():
         size = folder.lstat().st_size
         folder.unlink()
@@ -221,7 +222,7 @@ def make_accessible(folder: Path) -> None:
     waiting = [folder] if folder.is_dir() else []
     while waiting:
         path = waiting.pop()
-        with suppress(OSError):  # another user owns it; whoever needs it reports that
+        with suppress(OSError):  # another user owns it; the code that needs it reports that
             is_folder = path.is_dir()
             if not os.access(path, os.R_OK | (os.W_OK | os.X_OK if is_folder else 0)):
                 path.chmod(path.stat().st_mode | (files.FOLDER_MODE if is_folder else files.FILE_MODE))
@@ -241,12 +242,12 @@ def is_in_repository(work_tree: Path) -> bool:
 
 
 def erase(home: Home, tenant: str, conversation: str) -> bool:
-    """Remove a shadow repository and what an earlier removal left of it; return True if there was any."""
+    """Remove a shadow repository and the remains of earlier removals; return True if there was anything."""
     return discard(home, tenant, conversation) is not None
 
 
 def discard(home: Home, tenant: str, conversation: str) -> int | None:
-    """Remove a shadow repository as `erase` does; return its bytes, or None if there was none."""
+    """Remove a shadow repository as `erase` does; return its size in bytes, or None if there was nothing."""
     folder = folder_for(home, tenant, conversation)
     size = None
     try:
@@ -265,7 +266,7 @@ def discard(home: Home, tenant: str, conversation: str) -> int | None:
 
 def _remove_locked(folder: Path) -> int:
     with ExitStack() as stack:
-        with suppress(CheckpointsDamaged):  # what cannot be locked is not in use
+        with suppress(CheckpointsDamaged):  # a folder that cannot be locked is not in use
             stack.enter_context(locked(folder))
         return remove(folder)
 

@@ -1,14 +1,14 @@
-"""Git, run so that nothing but the arguments decides what it does, and git's objects as bytes.
+"""Runs git so that only the arguments decide what it does, and encodes git objects.
 
-The environment is built from nothing: no variable of the user, no configuration except that of our own
-repository and the command line, no hooks, prompts, pagers or replaced objects. Only plumbing commands
-run; they read neither the index nor the configuration of a repository in the work tree. Every git
-process inherits the lock, so that it outlives us only while the repository is still locked. One of them
-answers all questions about objects.
+The environment is built from scratch: no variables of the user except the few that programs need to run,
+no configuration except our repository's own and the command line, no hooks, prompts, pagers or replaced
+objects. Only plumbing commands run; they read the index or the configuration of a repository in the work
+tree only where a method here asks for it. Every git process inherits the lock, so the repository stays
+locked if git outlives us. One long-running process answers all queries about objects.
 
-New objects go to the disk as one pack that is synced once; loose objects would each wait for the disk.
-We read the bytes ourselves, so no filter, line ending or odd name comes between. `index-pack` checks
-the pack and stores it.
+New objects are written as one pack that is synced once; loose objects would each need their own sync. We
+read the files ourselves, so no filter, line-ending conversion or odd name can interfere. `index-pack`
+checks the pack and stores it.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ OLDEST = (2, 36)
 """The first version with `core.fsync`, without which a checkpoint would not survive a power cut, and with
 `cat-file --batch-command`."""
 
-_CONFIG_SECONDS = 5.0  # reading a setting takes some milliseconds
+_CONFIG_SECONDS = 5.0  # reading a setting takes a few milliseconds
 _LOCK_SECONDS = 30.0  # a snapshot takes less
-_MAX_SECONDS = 900.0  # then git counts as hung; a first snapshot of a huge tree takes a few
+_MAX_SECONDS = 900.0  # after that git counts as hung; the first snapshot of a huge tree takes a few
 _SETTINGS = {
     "core.fsync": "all",
     "core.fsyncMethod": "fsync",
-    "core.compression": "1",  # the user waits for the snapshot, not for the disk space
+    "core.compression": "1",  # speed matters more than disk space: the user waits for the snapshot
     "core.bigFileThreshold": "16m",  # larger files count as binary and are not compared line by line
     "core.hooksPath": "/dev/null",
     "core.attributesFile": "/dev/null",
     "core.fsmonitor": "false",
     "gc.auto": "0",
-    "core.commitGraph": "false",  # we write none of these; one that exists is not ours
+    "core.commitGraph": "false",  # we never write this file or the next two; if one exists, it is not ours
     "core.multiPackIndex": "false",
     "pack.writeReverseIndex": "false",
     "protocol.allow": "never",
@@ -91,7 +91,7 @@ _NEEDED = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR")
 COMMIT, TREE, BLOB = "commit", "tree", "blob"
 FILE, EXECUTABLE, LINK, FOLDER = b"100644", b"100755", b"120000", b"40000"
 AROUND = "kind around"
-"""The header of a snapshot that was taken before or after a restore."""
+"""The header of a snapshot taken before or after a restore."""
 
 _NUMBERS = {COMMIT: 1, TREE: 2, BLOB: 3}
 _FAST = 1
@@ -101,7 +101,7 @@ _AUTHOR = "Turnstate <turnstate@localhost>"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[int]:
-    """Lock a shadow repository; the lock is released when its last holder ends, killed or not."""
+    """Lock a shadow repository; the lock lasts until the last process that holds it closes it or exits."""
     try:
         lock = files.lock(folder / "lock", seconds=_LOCK_SECONDS)
     except files.LockTimeout:
@@ -120,7 +120,7 @@ def locked(folder: Path) -> Iterator[int]:
 
 
 class Git:
-    """Runs git on one bare repository; the process that reads ``objects`` ends with the block."""
+    """Runs git on one bare repository; leaving its `with` block stops the process that reads ``objects``."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Git:
         self.objects.close()
 
     def apart(self, objects: Path, *, alone: bool = False) -> Git:
-        """Return a Git that writes objects elsewhere, and reads those of the repository unless ``alone``."""
+        """Return a Git that writes objects elsewhere; it also reads the repository's, unless ``alone``."""
         return Git(self.folder, held=self._held, objects=objects, alone=alone)
 
     @property
@@ -175,7 +175,7 @@ class Git:
     def users_path(self, setting: str, *, at: Path, repository: Path | None) -> Path | None:
         """Return a path from the user's own git configuration for a folder; no setting takes effect.
 
-        The repository is passed, since git's own search for it would open any file called HEAD.
+        The caller passes the repository, because git's own search for it would open any file called HEAD.
         """
         named = {name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in os.environ}
         named |= {"GIT_DIR": str(repository)} if repository else {}
@@ -219,14 +219,14 @@ class Git:
 
 
 class Objects:
-    """The objects of a repository, read by one git process, which starts with the first question."""
+    """Reads the objects of a repository through one git process, which starts with the first query."""
 
     def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
         self._start = start
         self._process: subprocess.Popen[bytes] | None = None
 
     def read(self, name: str) -> bytes:
-        """Return the content of an object; raise CheckpointsDamaged unless it is what its name says."""
+        """Return the content of an object. Raise CheckpointsDamaged if it is missing or its id differs."""
         head, data = self._ask("contents", name)
         if len(head) != 3:
             raise CheckpointsDamaged(f"object {name} is missing, or cannot be read")
@@ -235,18 +235,18 @@ class Objects:
         return data
 
     def has(self, name: str) -> bool:
-        """Return True if there is such an object."""
+        """Return True if the object exists."""
         return len(self._ask("info", name)[0]) == 3
 
     def close(self) -> None:
-        """End the process; the next question starts another."""
+        """Stop the process; the next query starts another."""
         process, self._process = self._process, None
         if process is not None:
             with process:
                 process.kill()
 
     def _ask(self, command: str, name: str) -> tuple[list[bytes], bytes]:
-        """Return the words of an answer and its content; git ends at an object that it cannot read."""
+        """Return the header fields and the content of a reply; git exits at an object that it cannot read."""
         self._process = self._process or self._start()
         asking, answering = self._process.stdin, self._process.stdout
         assert asking is not None  # noqa: S101
@@ -293,7 +293,7 @@ def _completed(
     held: tuple[int, ...] = (),
     timeout: float = _MAX_SECONDS,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git and return its result, whatever its exit code is."""
+    """Run git and return its result, regardless of the exit code."""
     try:
         return subprocess.run(  # noqa: S603
             command,
@@ -332,7 +332,7 @@ class Leaf(Struct, frozen=True, gc=False):
 
 
 def object_id(kind: str, data: bytes) -> str:
-    """Return the id that git gives to these bytes."""
+    """Return the git id of an object."""
     digest = hashlib.sha1(b"%b %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
     digest.update(data)
     return digest.hexdigest()
@@ -347,7 +347,7 @@ def tree(leaves: Iterable[Leaf]) -> bytes:
 def commit(
     root: str, *, parents: Iterable[str], seconds: int, message: str, checkpoint: bool = True
 ) -> bytes:
-    """Return a commit object; one that is not a checkpoint says so in a header of its own."""
+    """Return a commit object; if it is not a checkpoint, an extra header says so."""
     when = f"{_AUTHOR} {seconds} +0000"
     lines = [f"tree {root}", *(f"parent {parent}" for parent in parents)]
     lines += [f"author {when}", f"committer {when}", *([] if checkpoint else [AROUND])]
@@ -370,7 +370,7 @@ class Pack:
         return id in self._ids
 
     def add(self, kind: str, data: bytes, id: str = "") -> str:
-        """Add an object unless the pack has it, and return its id."""
+        """Add an object unless the pack already has it, and return its id."""
         id = id or object_id(kind, data)
         if id not in self._ids:
             self._ids.add(id)
@@ -379,7 +379,7 @@ class Pack:
         return id
 
     def finished(self) -> BinaryIO:
-        """Complete the pack and return the file, at its start."""
+        """Complete the pack and return its file, positioned at the start."""
         self._file.seek(0)
         self._file.write(b"PACK" + struct.pack(">II", 2, len(self._ids)))
         self._file.seek(0)
@@ -399,7 +399,7 @@ class Pack:
 
 
 def _head(number: int, size: int) -> bytes:
-    """Return the header of a packed object: its kind, four bits of its size, then seven in each byte."""
+    """Return the header of a packed object: its kind and four bits of its size, then seven bits per byte."""
     written, byte = bytearray(), (number << 4) | (size & 0x0F)
     size >>= 4
     while size:

@@ -1,8 +1,8 @@
 """The health of a shadow repository: which snapshots are damaged, by which file, and what to do.
 
-A snapshot is sound if every object that it needs is there; objects that are there are sound (`packs`).
-`verify_folder` checks one repository. Without ``repair`` it
-works on a copy whose packs are links to those of the repository, so it changes nothing.
+A snapshot is sound if none of its objects is missing; objects that exist are sound, which `packs` ensures.
+`verify_folder` checks one repository. Without ``repair`` it works on a copy that links to the packs of the
+repository, so it changes nothing.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ WAY_OUT = (
 
 
 class Survey:
-    """Finds what is missing in snapshots, by the objects that the repository has now."""
+    """Finds missing objects of snapshots, based on the objects now in the repository."""
 
     def __init__(self, git: Git) -> None:
         self._reader, self._names = Reader(git), packs.object_names(git)
         self._trees = dict[str, tuple[tuple[bytes, str, bool], ...]]()
 
     def problem(self, commit: str) -> str:
-        """Return what is wrong with a snapshot, or an empty text."""
+        """Return what is wrong with a snapshot, or an empty string."""
         try:
             missing = self._missing(commit)
         except CheckpointsDamaged as error:
@@ -64,7 +64,7 @@ class Survey:
         return sorted(newest, key=lambda one: -one.seconds)
 
     def message(self, commit: str) -> str:
-        """Return the message of a snapshot, or an empty text if it cannot be read."""
+        """Return the message of a snapshot, or an empty string if it cannot be read."""
         with suppress(CheckpointsDamaged):
             return self._reader.commit(commit).message if commit in self._names else ""
         return ""
@@ -85,7 +85,7 @@ class Survey:
         return [(path.removeprefix(b"/"), id, folder) for path, id, folder in self._below(files)]
 
     def _below(self, tree: str) -> tuple[tuple[bytes, str, bool], ...]:
-        """Return what is missing below a folder, with paths relative to it."""
+        """Return the missing objects below a folder, with paths relative to it."""
         if tree not in self._names:
             return ((b"/", tree, True),)
         if tree not in self._trees:
@@ -105,8 +105,8 @@ class Survey:
 def repair_heads(git: Git) -> None:
     """Move damaged heads to the newest snapshots that new ones can be compared with.
 
-    The history of checkpoints must end with a checkpoint: what only the snapshot of an undo has seen
-    does not count as kept.
+    The `history` head must point to a checkpoint: a file that only the snapshot for an undo holds does not
+    count as kept.
     """
     heads, changed = {"history": "", **references(git, HEADS)}, dict[str, str]()
     survey, known = Survey(git), {*references(git, TAGS).values(), *references(git, WAS).values()} - {""}

@@ -1,4 +1,4 @@
-"""The history of snapshots: in which order they were taken, their tags, and how two of them differ.
+"""The history of snapshots: their order, their tags, and how two of them differ.
 
 Git compares the trees, with every external program switched off. Modes are compared here, and only if
 the blobs that hold them differ; the path of a folder ends in a slash.
@@ -44,7 +44,7 @@ def tagged(git: Git) -> list[Tagged]:
 
 
 def ordered(reader: Reader, heads: Iterable[str]) -> dict[str, Commit]:
-    """Return the readable ancestors of the heads, and the heads, each after its parents."""
+    """Return the heads and their ancestors as far as they can be read, parents first."""
     found, seen = dict[str, Commit](), set[str]()
     for head in heads:
         waiting: list[str | Commit] = [head]
@@ -112,7 +112,7 @@ def _lines(said: bytes) -> dict[bytes, tuple[int | None, int | None]]:
 
 
 def _modes_differ(git: Git, before: str, after: str) -> list[FileDiff]:
-    """Return what differs only in its mode, and the empty folders that were added or deleted."""
+    """Return the files and folders whose modes differ, and the empty folders that were added or deleted."""
     reader = Reader(git)
     if before and reader.parts(before)[1] == reader.parts(after)[1]:
         return []

@@ -1,14 +1,14 @@
 """The user's ignore rules, evaluated by git without opening the user's repository.
 
-`check-ignore` runs on our own empty repository with the user's folder as its work tree. So the
-`.gitignore` files in it apply, also those above a start in a subfolder, and outside of any repository.
-`info/exclude` and `core.excludesFile` are read as plain text and passed in one file, in which later lines
-win, as they do in git. The `info/exclude` of a nested repository applies below it. A file that the
-user's repository tracks is never ignored, whatever the rules say.
+`check-ignore` runs on our own bare repository with the user's folder as its work tree. So `.gitignore`
+files apply even outside of any repository, and those above the work tree apply if it is a subfolder of a
+repository. `info/exclude` and `core.excludesFile` are read as plain text and passed in one file, in which
+later lines win, as they do in git. The `info/exclude` of a nested repository applies below it. A file that
+the user's repository tracks is never ignored, whatever the rules say.
 
-The rules of another snapshot can apply as well: a restore may replace rules, and what either side
-ignores stays out of snapshots. Their files are written to a mirror, a folder of our own that holds only
-rules and empty folders, and git is asked about the mirror in place of the work tree.
+The rules of another snapshot can apply as well: a restore may replace rules, and files that either set of
+rules ignores stay out of snapshots. The other rules are written to a mirror, a folder of our own that holds
+only rules and empty folders, and git evaluates paths in the mirror instead of the work tree.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _RuleScope(NamedTuple):
 
 
 class Rules:
-    """What is ignored in a work tree; create one with `opened`."""
+    """The ignore rules of a work tree; create an instance with `opened`."""
 
     def __init__(self, git: Git, work_tree: Path, folder: Path, *, alone: bool = False) -> None:
         self._git = git
@@ -67,7 +67,7 @@ class Rules:
         self._folder = folder
         root = work_tree if alone else enclosing_repository(work_tree) or work_tree
         self.users = _users_rules(git, root)
-        """The file with the rules that the user has for all repositories."""
+        """The file with the user's rules for all repositories."""
         self._general = _read_plain_file(self.users, MAX_RULES_BYTES)
         above = os.fsencode(work_tree.relative_to(root))
         self._scopes = [self._scope(root, b"", b"" if above == b"." else above + b"/")]
@@ -101,9 +101,9 @@ class Rules:
         return holds_rules(self._work_tree, path, self.users)
 
     def also(self, files: Mapping[bytes, bytes], *, instead: bool = False) -> None:
-        """Apply rules, too, that these files of the work tree held at another time.
+        """Also apply the rules that these files of the work tree held at another time.
 
-        With ``instead`` only they apply, and paths may be asked about that lead through links by now.
+        With ``instead`` only they apply, and `ignored` accepts paths that lead through links by now.
         """
         scope, mirror = self._scopes[0], self._folder / str(len(os.listdir(self._folder)))
         inside = os.path.join(os.fsencode(mirror), scope.above)
@@ -124,7 +124,7 @@ class Rules:
         self._scopes = [mirrored] if instead else [*self._scopes, mirrored]
 
     def enter(self, path: bytes) -> None:
-        """Apply the rules of a nested repository below it."""
+        """Apply the rules of a nested repository to the paths below it."""
         root = self._work_tree / os.fsdecode(path)
         if root == self._scopes[0].root or not (own := _own_rules(root).strip()):
             return
@@ -138,7 +138,7 @@ class Rules:
     def ignored(self, paths: Sequence[bytes], folders: Collection[bytes] = ()) -> set[bytes]:
         """Return the paths that are ignored; no path may lead through a link.
 
-        A rule for folders applies to those in the work tree, and in a mirror to ``folders``.
+        A rule for folders only applies to the folders in the work tree or, in a mirror, to ``folders``.
         """
         found, elsewhere = set[bytes](), set[bytes]()
         for scope in self._scopes:
@@ -182,7 +182,7 @@ class Rules:
         return _RuleScope(root, within, above, excludes, mirrored=self._folder in root.parents)
 
     def _refuse_unreadable(self, root: Path) -> None:
-        """Raise WorkTreeRefused if git would hang on the rules of a folder above the work tree."""
+        """Raise WorkTreeRefused if git would hang on the rules of the work tree or a folder above it."""
         folder = self._work_tree
         while True:
             if not is_readable_rules(folder / os.fsdecode(RULES)):
@@ -193,7 +193,7 @@ class Rules:
 
 
 def holds_rules(work_tree: Path, path: bytes, users: Path) -> bool:
-    """Return True if a file of the work tree holds ignore rules: its own, or those that the user has."""
+    """Return True if a file of the work tree is a `.gitignore`, or the user's rules for all repositories."""
     return split(path)[1] == RULES or work_tree / os.fsdecode(path) == users
 
 
@@ -265,7 +265,7 @@ def _is_endless(path: Path) -> bool:
 
 
 def _included(path: Path) -> Iterator[Path]:
-    """Yield the files that a git configuration file includes, whatever their conditions are."""
+    """Yield the files that a git configuration file includes, regardless of conditions."""
     inside = False
     for line in _read_plain_file(path, MAX_RULES_BYTES).replace(b"\\\n", b"").splitlines():
         section = _SECTION.match(line)
@@ -304,7 +304,7 @@ def _make(folder: bytes) -> None:
 
 
 def _read_plain_file(path: Path, most: int) -> bytes:
-    """Return the content of a regular file; nothing if it is missing or anything else."""
+    """Return up to ``most`` bytes of a regular file; nothing if it is missing or not a regular file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (OSError, ValueError):
@@ -320,8 +320,9 @@ def _read_plain_file(path: Path, most: int) -> bytes:
 def other_rules(git: Git, work_tree: Path, base: str, *, most: int, trusted: bool = False) -> dict[str, str]:
     """Return the snapshots whose rules still apply, by their tags.
 
-    After a restore that replaced rules, the rules before it apply until the user changes rules: what they
-    ignore was never meant to be kept. With ``trusted`` the rules in the work tree are those of the restore.
+    After a restore that replaced rules, the earlier rules also apply until the user changes rules: files
+    that they ignore were never meant to be kept. With ``trusted``, the rules in the work tree are assumed
+    to be those that the restore wrote.
     """
     found = {name: commit for name, commit in references(git, KEPT_RULES).items() if commit}
     if not found or trusted:

@@ -1,10 +1,10 @@
-"""Checks the packs of a shadow repository when their files change, and saves what is sound in damaged ones.
+"""Checks the packs of a shadow repository when their files change, and saves sound objects of damaged ones.
 
-Git refuses a whole pack for one wrong byte in its trailer or its index. So a changed pack is read here,
-object by object: those whose bytes match their ids go into a new pack, and the damaged pack is set
-aside. After that every object in the repository is sound; a damaged one is missing.
+Git rejects a whole pack because of one wrong byte in its trailer or its index. So this module reads a
+damaged pack object by object: objects whose bytes match their ids go into a new pack, and the damaged pack
+is set aside. After that every object in the repository is sound; damaged objects are missing.
 
-Every snapshot adds a pack; the small ones are joined from time to time, the largest is left alone.
+Every snapshot adds a pack. When there are too many, all but the largest are joined.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KINDS = {1: COMMIT, 2: TREE, 3: BLOB}
 _OFFSET, _REFERENCE = 6, 7  # kinds of objects that are stored as deltas
 _CHUNK = 1 << 16
 MAX_PACKS = 40
-"""Packs before they are joined; git searches each for every object."""
+"""The most packs before they are joined; git searches each pack for every object."""
 
 _MAX_DELTA_DEPTH = 200  # git writes at most 50
 
@@ -59,7 +59,7 @@ class _DamagedObject(Exception):
 
 
 def check(git: Git, folder: Path, *, deep: bool = False) -> Checked:
-    """Check the packs that changed since the last check, or all, and save what is sound in damaged ones."""
+    """Check the packs that changed since the last check, or all if ``deep``; save sound objects."""
     known, now = RepositoryState.load(folder), RepositoryState.current(git)
     found = list[str]()
     for stem, stamps in now.packs.items():
@@ -115,9 +115,9 @@ def _checked(git: Git, folder: Path, stem: str, *, was_whole: bool) -> Iterator[
 
 
 def _save_objects(git: Git, folder: Path, pack: Path, index: _Index | None) -> int:
-    """Move the sound objects of a damaged pack to a new one and set it aside; return how many there were.
+    """Copy the sound objects of a damaged pack to a new one and set it aside; return their number.
 
-    If all could be saved, the new pack may have the same name, and replaces it.
+    If all objects were saved, the new pack may have the same name; it then replaces the damaged one.
     """
     with TemporaryDirectory(dir=git.folder, prefix="live-") as apart, Pack(folder) as sound:
         (Path(apart) / "pack").mkdir()
@@ -138,7 +138,7 @@ def _save_objects(git: Git, folder: Path, pack: Path, index: _Index | None) -> i
 
 
 def _objects(path: Path, index: _Index | None) -> Iterator[tuple[str, bytes, str]]:
-    """Yield the sound objects of a pack: those in its index, or without one in their order in the file."""
+    """Yield the sound objects of a pack: those in its index or, without an index, those found in order."""
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return
@@ -164,7 +164,7 @@ class _PackReader:
         self._places = {id: offset for offset, id in offsets.items()}
 
     def in_order(self) -> Iterator[tuple[str, bytes, str]]:
-        """Yield the objects from the first on, up to one that cannot be read."""
+        """Yield the objects from the start of the file up to the first one that cannot be read."""
         place = 12
         while place < len(self._data) - 20:
             try:
@@ -231,7 +231,7 @@ class _PackReader:
 
 
 def _patched(base: bytes, delta: bytes) -> bytes:
-    """Apply a delta: pieces of the base object, and new pieces."""
+    """Apply a delta, which copies pieces of the base object and inserts new ones."""
     place, sizes = 0, list[int]()
     for _ in range(2):
         size = shift = 0
@@ -287,7 +287,7 @@ def _index(path: Path) -> _Index | None:
 
 
 def _trailer(path: Path) -> bytes:
-    """Return the checksum at the end of a pack, or nothing if it does not match."""
+    """Return the checksum at the end of a pack, or empty bytes if it does not match."""
     try:
         with path.open("rb") as file:
             left, digest = os.fstat(file.fileno()).st_size - 20, hashlib.sha1(usedforsecurity=False)
@@ -321,6 +321,6 @@ def join(git: Git) -> None:
 
 
 def remove_pack(pack: Path) -> None:
-    """Remove a pack, its index last: an index without a pack is removed after a crash."""
+    """Remove a pack, its index last: after a crash, an index without a pack is cleaned up."""
     for suffix in (".pack", ".rev", ".idx"):
         pack.with_suffix(suffix).unlink(missing_ok=True)

@@ -1,10 +1,11 @@
-"""The plan of a restore, decided before anything changes: from what exists now and what the target has.
+"""Plans a restore before anything changes, from the current files and those of the target.
 
-Two rules: only what the snapshot of this moment holds is replaced or removed, so an undo has it all; and
-whatever is in the way of the target goes, even in a soft restore: a file where a folder was, a folder
-where a file was, the latter only if everything in it can be undone. Other newer files stay. A hard
-restore removes those that a checkpoint holds, except databases that were in use when the target was
-taken; an undo removes what its restore wrote, if it is unchanged.
+Two rules apply. First, a restore replaces or removes only files that the snapshot taken just before holds,
+so an undo can bring back all of them. Second, anything in the way of the target is removed, even in a soft
+restore: a file where the target has a folder, or a folder where it has a file. Such a folder goes only if
+everything in it can be undone. Other newer files stay. A hard restore removes those that a checkpoint
+holds, except databases that were in use when the target was taken. An undo removes the files that its
+restore created, if they are unchanged.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ __all__ = [
 
 _CHANGED = "it was changed after the restore that put it there"
 _PAGE = 512
-_SUSPECT = (*SIDES, b".jsonl", b".new", b".torn")  # recognized by content, and not made of pages
+_SUSPECT = (*SIDES, b".jsonl", b".new", b".torn")  # recognized by content; their size can be any
 
 
 class Put(Struct, frozen=True, array_like=True):
@@ -76,7 +77,7 @@ class RestorePlan(Struct, frozen=True, kw_only=True):
     folders: tuple[bytes, ...] = ()  # folders to create, the topmost first
     puts: tuple[Put, ...] = ()
     modes: tuple[Mode, ...] = ()
-    folder_modes: tuple[Mode, ...] = ()  # the deepest first: a folder may forbid what is done in it
+    folder_modes: tuple[Mode, ...] = ()  # the deepest first: a folder's mode may forbid changes in it
 
     def __bool__(self) -> bool:
         return any(getattr(self, field) for field in self.__struct_fields__)
@@ -98,7 +99,7 @@ class RestorePlan(Struct, frozen=True, kw_only=True):
 
 
 class RestoreRecord(Struct, frozen=True, kw_only=True):
-    """What a restore created and what it removed; an undo needs both."""
+    """The files that a restore created and those that it removed; an undo needs both."""
 
     put: dict[bytes, FileEntry] = {}
     removed: dict[bytes, FileEntry] = {}
@@ -159,7 +160,10 @@ def undo_plan(
     record: RestoreRecord,
     most: int,
 ) -> tuple[RestorePlan, tuple[KeptPath, ...]]:
-    """Plan the undo of a restore; return the plan and the files of the restore that changed since."""
+    """Plan the undo of a restore; return the plan and the paths that it leaves alone.
+
+    These include the files that the restore created and that were changed since.
+    """
     live = captured.listing()
     live = Listing(dict(live.files), dict(live.folders))
     owned = owned.with_paths(captured.own)
@@ -182,7 +186,7 @@ def undo_plan(
 
 
 def without_unchanged(work_tree: Path, steps: RestorePlan, owned: Owned, *, most: int) -> RestorePlan:
-    """Drop the files that no current snapshot holds and that already have the bytes of the target."""
+    """Drop files that the current snapshot does not hold but that already have the bytes of the target."""
     with SafeTree.opened(work_tree, owned) as tree:
         puts = tuple(
             put
@@ -201,7 +205,7 @@ def _allowed(
     unwanted: Set[bytes],
     unwanted_folders: Set[bytes],
 ) -> tuple[RestorePlan, tuple[KeptPath, ...]]:
-    """Plan the steps from what exists to what is wanted, except at paths that must be left alone."""
+    """Plan the steps from the live files to the wanted ones, except at paths that must be left alone."""
     held = {path for path in blocking_folders(live, wanted) if _holds_unknown_files(work_tree, path, live)}
     kept = [
         KeptPath(path, "a folder with files that no snapshot holds is in the way") for path in sorted(held)
@@ -221,7 +225,7 @@ def _allowed(
 
 
 def newer(live: Listing, target: Listing) -> set[bytes]:
-    """Return the files that exist now and are not in the target."""
+    """Return the files that exist now but not in the target."""
     return live.files.keys() - target.files.keys()
 
 
@@ -238,7 +242,7 @@ def plan(
     unwanted_folders: Collection[bytes] = (),
     untouchable: Collection[bytes] = (),
 ) -> RestorePlan:
-    """Plan the steps from what exists to the target.
+    """Plan the steps from the live files to the target.
 
     ``unwanted`` files are removed, and folders once they are empty. ``untouchable`` paths stay as they are.
     """
@@ -280,8 +284,8 @@ def _refused(
 ) -> dict[bytes, str]:
     """Return the files that must not be written, and why: a store or a database in use is or would be there.
 
-    Older snapshots hold such files. The reason is empty for a store in the snapshot: leaving it out needs
-    no report. A path whose file was captured just now needs no check.
+    Older snapshots hold such files. The reason is empty for a store in the snapshot, because leaving it out
+    needs no report. If the current file at a path was captured just now, it needs no check.
     """
     refused = dict[bytes, str]()
     mains = {main for put in puts if (main := main_file(put.path)) in wanted.files}
@@ -306,7 +310,7 @@ def _refused(
 
 
 class _Kinds:
-    """The kinds of a snapshot's files, by their first bytes; sizes show that most need not be read."""
+    """Finds the kinds of a snapshot's files by their first bytes; the size rules out most without reading."""
 
     def __init__(self, git: Git, blobs: Iterable[str]) -> None:
         names = "".join(f"{blob}\n" for blob in blobs).encode()

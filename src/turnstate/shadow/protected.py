@@ -2,8 +2,9 @@
 
 Stores, the home, session snapshots, memories and shadow repositories may be inside a work tree. They are
 never captured, overwritten or removed, whatever the ignore rules say. Those that settings name are
-recognized by path and by inode, so that no link or second name gets around it; others by their content.
-SQLite databases of other programs are captured and restored only while they are not in use.
+recognized by path and by inode, so a link or a second name cannot bypass the protection; others are
+recognized by content. SQLite databases of other programs are captured and restored only while they are not
+in use.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ class Opened:
             os.close(self.descriptor)
 
     def _is_held(self) -> bool:
-        """Return True if this process has the file open by a descriptor that is not from here."""
+        """Return True if this process has the file open through a descriptor that this class did not open."""
         try:
             numbers = {int(number) for number in os.listdir("/dev/fd")}
         except OSError:
@@ -168,7 +169,7 @@ class Opened:
 
 
 def kind_of(head: bytes, name: bytes = b"") -> Kind:
-    """Return the kind of a file by its first bytes; the name matters for the side files of a database."""
+    """Return the kind of a file by its first bytes; the name matters only for side files of a database."""
     if head.startswith(_DATABASE):
         return "store" if head[_APPLICATION] in _OUR_APPLICATIONS else "database"
     if head.startswith(_MEMORY) and b'"tenant":' in head:
@@ -177,7 +178,7 @@ def kind_of(head: bytes, name: bytes = b"") -> Kind:
 
 
 def main_file(path: bytes) -> bytes | None:
-    """Return the path of the database or memory that this file belongs to by its name, or None."""
+    """Return the path of the database or memory that a file belongs to by its name, or None."""
     if not path.endswith(_BESIDE):
         return None
     return path.removesuffix(_TORN) + _LINES if path.endswith(_TORN) else path.rpartition(b"-")[0]
@@ -189,7 +190,7 @@ def side_files(path: bytes) -> tuple[bytes, ...]:
 
 
 def is_in_use(path: bytes, *, folder: int | None = None) -> bool:
-    """Return True if the side files of a database show that a program is using it, or crashed while it did.
+    """Return True if the side files of a database show that a program uses it, or crashed while using it.
 
     Some journal modes leave an empty rollback journal after each transaction; that does not count.
     """
@@ -238,7 +239,7 @@ def read_regular(path: bytes, *, most: int, folder: int | None = None) -> tuple[
 
 
 def _reopened(path: bytes, folder: int | None, *, follow: bool) -> int | None:
-    """Return the descriptor of this file that was set aside earlier, or None."""
+    """Return a descriptor of this file that was set aside earlier, or None."""
     status = os.stat(path, dir_fd=folder, follow_symlinks=follow)
     with _lock:
         kept = _deferred.get((status.st_dev, status.st_ino))
@@ -251,7 +252,7 @@ _MAX_LINKS = 40  # per path, as in the kernel
 
 
 class Owned(NamedTuple):
-    """The paths and inodes in a work tree that are ours at one time."""
+    """The paths and inodes in a work tree that belong to Turnstate at one moment."""
 
     paths: frozenset[bytes] = frozenset()
     inodes: frozenset[tuple[int, int]] = frozenset()
@@ -265,11 +266,11 @@ class Owned(NamedTuple):
         return (device, inode) in self.inodes or path in self.paths or (b"/" + path).endswith(_SNAPSHOTS)
 
     def with_paths(self, paths: Iterable[bytes]) -> Owned:
-        """Return these and more paths."""
+        """Return a copy with more paths."""
         return self._replace(paths=self.paths.union(paths))
 
     def without(self, listing: Listing) -> Listing:
-        """Return a listing without our files; it must name the folders of all files."""
+        """Return a listing without our files; it must include the folders of all files."""
         covered = {path for path in listing.folders if self.covers(path)}
         files = {
             path: entry
@@ -283,14 +284,14 @@ NOTHING = Owned()
 
 
 class OwnPlaces:
-    """The files and folders of ours that settings name, in the work tree or elsewhere."""
+    """The files and folders of Turnstate that settings name, in the work tree or elsewhere."""
 
     def __init__(self, work_tree: Path, places: Iterable[str | os.PathLike[str]]) -> None:
         self._top = os.fsencode(work_tree)
         self._places = [os.fsencode(Path(place).absolute()) for place in places]
 
     def now(self) -> Owned:
-        """Return their current paths and inodes; files get replaced and links change."""
+        """Return their current paths and inodes, which vary as files are replaced and links change."""
         paths, inodes = set[bytes](), set[tuple[int, int]]()
         for place in self._places:
             real, links = _resolved_links(place)

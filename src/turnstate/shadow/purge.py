@@ -1,9 +1,9 @@
-"""Removes files that are ignored now from every snapshot, their bytes and their names.
+"""Removes the bytes and names of files that are ignored now from every snapshot.
 
-All snapshots are rewritten without them. A reference under the old id of each leads to the new one,
-because the log of the conversation keeps the old ids. Then everything that is still in use goes into one
-pack, and all other packs are removed. A purge that was interrupted can be repeated: it creates the same
-snapshots again, and old packs are removed last.
+All snapshots are rewritten without these files. The conversation log keeps the old ids, so a reference
+named after each old id points to the new snapshot. Then all objects that are still in use go into one
+pack, and all other packs are removed. An interrupted purge can be repeated: it creates the same snapshots
+again, and old packs are removed last.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def ignored_now(settings: ShadowSettings, git: Git) -> tuple[bytes, ...]:
 
 
 def purge(settings: ShadowSettings, git: Git) -> Purged:
-    """Remove from all snapshots what is ignored now, so that no object holds a byte of it."""
+    """Remove the files that are ignored now from all snapshots, so that no object holds a byte of them."""
     before, reader = _size(git.folder), Reader(git)
     with Pack(settings.folder) as pack:
         commits = _commits(git, reader)
@@ -98,7 +98,7 @@ class _Rewriter:
         self._new = dict[str, str]()
 
     def commit(self, commit: Commit) -> str:
-        """Rewrite a commit; its parents were rewritten before."""
+        """Rewrite a commit; its parents must have been rewritten before."""
         root, modes = self._reader.parts(commit.tree)
         files, emptied = self._tree(b"", root)
         written = {FILES.encode(): files, MODES.encode(): self._modes(modes, emptied)}
@@ -164,7 +164,7 @@ class _Rewriter:
 
 
 def _commits(git: Git, reader: Reader) -> dict[str, Commit]:
-    """Return all commits that references lead to, parents first. Raise CheckpointsDamaged for a bad one."""
+    """Return all commits that references lead to, parents first. Raise CheckpointsDamaged if one is bad."""
     heads = {id for under in (HEADS, TAGS, RULES, WAS) for id in references(git, under).values() if id}
     commits = ordered(reader, sorted(heads))
     for id in {*heads, *(one for commit in commits.values() for one in commit.parents)} - commits.keys():
@@ -225,7 +225,7 @@ def _folders(reader: Reader, trees: list[str]) -> Iterator[tuple[bytes, set[byte
 
 
 def _live_rules(work_tree: Path, folders: dict[bytes, set[bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the ignore rules in these folders, never through a link."""
+    """Yield the ignore rules in these folders, without following links."""
     top = os.fsencode(work_tree)
     for folder in folders:
         path = os.path.join(folder, IGNORE)

@@ -81,9 +81,9 @@ class ShadowRepository:
         """Open or create the checkpoints in a folder, and finish a restore that was interrupted.
 
         Files of the work tree at the paths of ``own`` are never captured or changed, nor are files whose
-        content shows that they belong to Turnstate. A restore that was finished is in ``recovered``. With
-        ``force``, a home folder and a work tree that was moved are accepted. ``tenant`` and ``session`` are
-        recorded so that people can see whose checkpoints these are.
+        content shows that they belong to Turnstate. ``recovered`` holds the result of a restore that was
+        finished. With ``force``, a home folder and a work tree that was moved are accepted. ``tenant`` and
+        ``session`` are recorded so that people can see whose checkpoints these are.
         """
         kept = Path(os.path.abspath(folder))
         real = checked_work_tree(Path(work_tree), kept, force=force)
@@ -119,7 +119,7 @@ class ShadowRepository:
         return self._settings.work_tree
 
     def snapshot(self, tag: str = "", message: str = "") -> Snapshot:
-        """Take a snapshot of the files; from now on the tag names it and no other."""
+        """Take a snapshot of the files; if the tag exists, it moves to the new snapshot."""
         if tag:
             check_tag(tag)
         with self._locked() as git:
@@ -136,8 +136,8 @@ class ShadowRepository:
     def has_changes(self, recorded: Collection[str] | None = None) -> bool:
         """Return True if the files differ from those of the last snapshot.
 
-        With the commits that are ``recorded``, also if the last snapshot is a checkpoint and none of them: it
-        was taken for a process that ended before it could record it.
+        With ``recorded``, also return True if the last snapshot is a checkpoint that is not among these
+        commits: the process that took it ended before it could record it.
         """
         with self._locked() as git:
             last = newest_snapshot(git)
@@ -172,10 +172,10 @@ class ShadowRepository:
             return self._restore(git, name, plan, hard=hard, undo=undo)
 
     def undo(self, name: str = "undo", *, undo: str = "undo") -> RestoredFiles:
-        """Undo the restore that kept the files before it under this tag.
+        """Undo the restore that kept the previous files under this tag.
 
-        What it replaced or removed comes back. What it created is removed if it is unchanged; newer files
-        stay. The files before the undo are kept under the tag ``undo``, so it can be undone, too.
+        Files that it replaced or removed come back. Files that it created are removed if they are unchanged;
+        newer files stay. The files before the undo are kept under the tag ``undo``, so it can be undone, too.
         """
         with self._locked() as git:
             record, lost = self._record(git, name)
@@ -198,15 +198,16 @@ class ShadowRepository:
             return purge(self._settings, git)
 
     def has_any(self, names: Sequence[str]) -> bool:
-        """Return True if any of these snapshots is here, or may have been before damage."""
+        """Return True if any of these snapshots exists, or may have existed before damage."""
         with self._locked() as git:
             return bool(names) and (any(is_known(git, name) for name in names) or self._suspect)
 
     def damaged(self, names: Collection[str], *, every: bool = False) -> dict[str, str]:
         """Return which of these snapshots, by tag or commit, are damaged, and how.
 
-        Snapshots are checked only after damage was found in the repository; `verify` always checks. If
-        these are ``every`` snapshot in use, and all are sound, the repository counts as sound again.
+        Snapshots are checked only if damage was found in the repository; `verify` always checks. Pass
+        ``every`` if these are all the snapshots in use: if all are sound, and all tagged ones too, the
+        repository counts as sound again.
         """
         with self._locked() as git:
             found = self._damaged(git, names)
@@ -364,7 +365,7 @@ class ShadowRepository:
             repair_heads(git)
 
     def _save_state(self, git: Git) -> None:
-        """Save the state of the files for the next check; join packs first if there are many by now."""
+        """Save the state of the files for the next check; join the packs first if there are too many."""
         state = RepositoryState.current(git, suspect=self._suspect)
         if len(state.packs) > packs.MAX_PACKS:
             with suppress(GitFailed, OSError):  # snapshots are durable; joining packs can wait
@@ -373,7 +374,7 @@ class ShadowRepository:
         state.save(self.folder)
 
     def _check_all_packs(self, git: Git) -> bool:
-        """Check everything after a failure, so that damage is contained; return True if packs have any."""
+        """Check everything after a failure to contain damage; return False if all packs are sound."""
         with suppress(CheckpointError, OSError):
             folders.repair_layout(self.folder)
             if not packs.check(git, self.folder, deep=True).found:

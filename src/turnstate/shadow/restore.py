@@ -1,8 +1,8 @@
-"""Carries out a restore: a journal first, then every new file is staged, then all are put in place.
+"""Carries out a restore: writes a journal, stages every new file, then puts all of them in place.
 
 The journal is durable before the first file changes and is removed when all changes are durable. A
-process that finds one finishes it; every step can be repeated. A journal that cannot be read is set
-aside: every file that it could have named is in the snapshot that was taken before.
+process that finds a journal finishes the restore; every step can be repeated. A journal that cannot be
+read is set aside: every file that it could have named is in the snapshot taken before the restore.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Journal(Struct, frozen=True, kw_only=True):
     undo: str
     hard: bool
     plan: RestorePlan
-    kept: tuple[KeptPath, ...] = ()  # what the plan leaves alone
-    tag: str = ""  # of the snapshot that was taken before
+    kept: tuple[KeptPath, ...] = ()  # paths that the plan leaves alone
+    tag: str = ""  # of the snapshot taken before the restore
     undoes: str = ""  # the undo tag of the restore that this one undoes
     rules: bool = False  # whether ignore rules are replaced
 
@@ -124,7 +124,7 @@ def perform(
 class _RestoreRun:
     def __init__(self, tree: SafeTree, journal: Journal, *, most: int) -> None:
         self._tree, self._journal, self._plan, self._most = tree, journal, journal.plan, most
-        self._staged = dict[int, bytes]()  # the number of a put, and the folder its staged file is in
+        self._staged = dict[int, bytes]()  # from the number of a put to the folder of its staged file
         self._databases = set[int]()  # puts of SQLite databases
         self._touched = set[bytes]()
         self.kept = dict[bytes, KeptPath]()
@@ -182,7 +182,7 @@ class _RestoreRun:
                     self._keep(put.path, _REASONS.get(found.kind, _CHANGED if put.before else _UNKNOWN))
 
     def set_modes(self) -> None:
-        """Set the modes of files whose bytes are right already, then those of folders."""
+        """Set the modes of files whose bytes are already right, then the modes of folders."""
         with ParallelSync() as syncing:
             for one in self._plan.modes:
                 if reason := self._tree.refusal(one.path):
@@ -202,7 +202,7 @@ class _RestoreRun:
                     syncing.add(os.dup(self._tree.enter(folder)))
 
     def unstage(self) -> None:
-        """Remove staged files that were not put in place, whichever process staged them."""
+        """Remove staged files that were not put in place, even those of another process."""
         for number, put in enumerate(self._plan.puts):
             folder = split(put.path)[0]
             while True:
@@ -233,7 +233,7 @@ class _RestoreRun:
         syncing.add(file)
 
     def _keep_owner(self, file: int, put: Put) -> None:
-        """Keep the owner and group of a replaced file if we may; the mode is set afterwards."""
+        """Keep the owner and group of a replaced file if permitted; the mode is set afterwards."""
         folder, name = split(put.path)
         with suppress(OSError):
             old = os.stat(name, dir_fd=self._tree.enter(folder), follow_symlinks=False)

@@ -1,8 +1,8 @@
 """Takes snapshots: reads what changed in the work tree, stores it and moves the references.
 
-Files that have not changed since the last snapshot are not read again: their stat is remembered with
-the blob that they became. Objects that the repository lacks go into a pack; without a pack only their
-names are computed, which is enough to see whether anything changed.
+Files that have not changed since the last snapshot are not read again: the stat of each file is cached
+with the id of its blob. Objects that the repository lacks go into a pack; without a pack only their ids
+are computed, which is enough to see whether anything changed.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _LONG_TICK = 2_000_000_000  # for file systems that store times in steps of one 
 
 
 class ShadowSettings(NamedTuple):
-    """What snapshots are taken of, where they are kept, and how."""
+    """The work tree, the folder of its snapshots, and how they are taken."""
 
     folder: Path
     work_tree: Path
@@ -118,10 +118,10 @@ def take(
 ) -> tuple[Snapshot, Captured]:
     """Take a snapshot of the files; it is durable when this returns.
 
-    A snapshot that is not a ``checkpoint`` is taken before or after a restore: it does not say what changed
-    since the one before, and it also leaves out what the rules of the snapshot ``beside`` it ignore.
-    ``names`` are references that change in the same step, and ``record`` is a blob with the reference to
-    store it under.
+    A snapshot that is not a ``checkpoint`` is taken before or after a restore: it does not report what
+    changed since the previous one, and it also leaves out files that the rules of the snapshot ``beside`` it
+    ignore. ``names`` are references that change in the same step, and ``record`` is a reference and the
+    content of the blob to store under it.
     """
     base, history, seconds = newest_snapshot(git), newest_checkpoint(git), int(settings.clock())
     others = other_rules(
@@ -176,9 +176,9 @@ def examine(
 ) -> tuple[Captured, bool]:
     """Capture the work tree; return it, and whether it is the same as the last snapshot.
 
-    Objects that the repository lacks go into the pack. The rules of ``others``, by default of the snapshots
-    whose rules still apply, are added if they can be read; those of the snapshot ``beside`` this one must be
-    readable.
+    Objects that the repository lacks go into the pack. The rules of the snapshots ``others`` apply, too, if
+    they can be read; the default is all snapshots whose rules still apply. The rules of the snapshot
+    ``beside`` this one must be readable.
     """
     if others is None:
         others = other_rules(git, settings.work_tree, base, most=settings.limits.file_bytes).values()
@@ -219,7 +219,7 @@ class KnownFile(Struct, frozen=True, array_like=True, gc=False):
 
 
 class StatCache(Struct, frozen=True, kw_only=True):
-    """The files of the last snapshot and their stats; all objects named are in the repository."""
+    """The files of the last snapshot and their stats; all objects that it names are in the repository."""
 
     commit: str = ""
     tree: str = ""
@@ -236,7 +236,7 @@ class StatCache(Struct, frozen=True, kw_only=True):
         return {*self.frame, *(file.blob for file in self.files.values())}
 
     def save(self, path: Path) -> None:
-        """Save the cache, if that is possible."""
+        """Save the cache, if possible."""
         with suppress(OSError):
             save_cache(path, _MAGIC, msgspec.msgpack.encode(self))
 
@@ -250,13 +250,13 @@ class StatCache(Struct, frozen=True, kw_only=True):
 
 
 def known_file(stamp: FileStat, blob: str, *, begun: int, database: bool = False) -> KnownFile:
-    """Return what to remember of a file; one that changed too recently is never found unchanged."""
+    """Return the cache entry of a file; if it changed too recently, it never counts as unchanged."""
     return KnownFile(stamp if is_settled(stamp, begun) else replace(stamp, changed=-1), blob, database)
 
 
 def is_settled(stamp: FileStat, begun: int) -> bool:
     """Return True if a later change of the file would show in its stat."""
-    # The change time cannot be set by programs, but two changes in one tick of the clock have the same.
+    # Programs cannot set the change time, but two changes within one tick of the clock get the same time.
     tick = _LONG_TICK if stamp.changed % 1_000_000_000 == 0 else _TICK
     return stamp.changed + tick < begun
 
@@ -271,10 +271,10 @@ class Captured(NamedTuple):
     left_out: tuple[LeftOut, ...]
     own: frozenset[bytes]  # paths that belong to Turnstate
     stores: frozenset[bytes]  # files that belong to Turnstate by their content
-    users_rules: Path  # the ignore rules that the user has for all repositories
+    users_rules: Path  # the file with the user's ignore rules for all repositories
 
     def cache(self, commit: str) -> StatCache:
-        """Return the cache for when these objects are stored under a commit."""
+        """Return the stat cache to save once these objects are stored under a commit."""
         return StatCache(commit=commit, tree=self.tree, files=self.files, frame=self.frame)
 
     def listing(self) -> Listing:
@@ -289,7 +289,7 @@ class Captured(NamedTuple):
 class _Capture:
     """Reads the files of a scan that changed since the last snapshot, and builds the tree of a new one.
 
-    ``objects`` are those of the repository; None if it has none yet.
+    ``objects`` are those of the repository, or None if it has no snapshot yet.
     """
 
     def __init__(
@@ -395,7 +395,7 @@ class _Capture:
         return id
 
     def _add_frame(self, kind: str, data: bytes) -> str:
-        """Add an object that is not a file of the user."""
+        """Add an object that is not one of the user's files."""
         id = self._add(kind, data)
         self._frame.add(id)
         return id

@@ -34,7 +34,7 @@ _ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "
 
 
 class SnapshotLimits(Struct, frozen=True, kw_only=True):
-    """The limits of a snapshot; larger files are left out and reported, more entries are refused."""
+    """The limits of a snapshot; larger files are left out and reported, a larger work tree is refused."""
 
     file_bytes: int = 100 * 1024 * 1024
     entries: int = 500_000

@@ -1,12 +1,12 @@
-"""The work tree, scanned and changed by descriptors, one name at a time, never through a link.
+"""Scans and changes the work tree through descriptors, one name at a time, never through a link.
 
-A scan reads nothing but folders. It opens a folder as what its parent said it is, or not at all, so
-swapping a folder for a link gains nothing. `.git` of any repository is skipped, its files are not. The
-tree is listed level by level, so that git judges all names of a level at once and ignored folders are
-never entered.
+A scan reads only folders. It lists a folder only if it is still the one that its parent listed, so swapping
+a folder for a link achieves nothing. The `.git` of any repository is skipped, its other files are not. The
+tree is listed level by level: git checks all names of a level together, and ignored folders are never
+entered.
 
-A restore works in a `SafeTree`, which opens the path to each folder again from the top and refuses a
-link on it. The state of a path is decided by its bytes.
+A restore works in a `SafeTree`, which opens the path to each folder from the top and refuses links in it.
+The state of a path is decided by its bytes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ELSEWHERE = "the rules before a restore ignore it; it is kept again once you ch
 _INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 _THREADS = 8
-_MAX_OPEN = 64  # descriptors; a process has at least some hundred
+_MAX_OPEN = 64  # descriptors; a process may have a few hundred at least
 
 
 class FileStat(Struct, frozen=True, array_like=True, gc=False):
@@ -78,7 +78,7 @@ class Scan(NamedTuple):
     folders: dict[bytes, tuple[int, dict[bytes, FileStat]]]
     left_out: list[LeftOut]
     own: set[bytes]  # paths that belong to Turnstate
-    users_rules: Path  # the ignore rules that the user has for all repositories
+    users_rules: Path  # the file with the user's ignore rules for all repositories
 
     @property
     def entries(self) -> int:
@@ -160,7 +160,7 @@ def _names(work_tree: bytes, folder: bytes, expected: FileStat) -> dict[bytes, F
     try:
         status = os.fstat(descriptor)
         if (status.st_dev, status.st_ino) != (expected.device, expected.inode):
-            raise FileNotFoundError  # another folder is there now; the next snapshot has it
+            raise FileNotFoundError  # another folder is there now; the next snapshot will have it
         names = dict[bytes, FileStat]()
         with os.scandir(descriptor) as entries:
             for entry in entries:
@@ -216,7 +216,7 @@ class SafeTree:
     @classmethod
     @contextmanager
     def opened(cls, work_tree: Path, owned: Owned = NOTHING) -> Iterator[SafeTree]:
-        """Open a work tree in which the ``owned`` paths are ours."""
+        """Open a work tree in which the ``owned`` paths belong to Turnstate."""
         tree = cls(os.open(work_tree, os.O_RDONLY | os.O_DIRECTORY), owned)
         try:
             yield tree
@@ -285,7 +285,7 @@ class SafeTree:
             return PathState("other")
 
     def refusal(self, path: bytes) -> str:
-        """Return why a path must not be changed because of what it belongs to, or an empty text."""
+        """Return why a path must not be changed (a store or a database in use), or an empty string."""
         folder, name = split(path)
         try:
             inside = self.enter(folder)
@@ -366,7 +366,7 @@ class ParallelSync:
         self._pool = ThreadPoolExecutor(_THREADS)
 
     def add(self, descriptor: int) -> None:
-        """Add an open descriptor, which is closed here."""
+        """Add an open descriptor; it is closed after the sync."""
         self._waiting.append(descriptor)
         if len(self._waiting) >= _MAX_OPEN:
             self._settle()
