@@ -1,6 +1,6 @@
-"""The port of embedders: texts as vectors whose directions are near if their meanings are.
+"""The port of embedders, which turn texts into vectors: similar meanings have similar directions.
 
-An embedder is optional. Without one, memory is found by its words and those related to them.
+An embedder is optional. Without one, memory is found by its words and related words.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ __all__ = ["Embedder"]
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of one length. It must not block the event loop."""
+    """Turns texts into vectors of the same dimension. It must not block the event loop."""
 
     @property
     def name(self) -> str:
-        """The name of the model: vectors of two models are not compared."""
+        """The name of the model; vectors of different models are not compared."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:

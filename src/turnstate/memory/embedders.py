@@ -2,7 +2,7 @@
 
     local                                       all-MiniLM-L6-v2 on this machine, see `minilm`
     local:FOLDER                                the weights of another MiniLM
-    openai:MODEL                                the service of OpenAI; the key is in OPENAI_API_KEY
+    openai:MODEL                                OpenAI's service; the key is in OPENAI_API_KEY
     openai:MODEL@http://localhost:8080/v1       any endpoint that speaks its protocol
 
 A package offers one in the entry point group ``turnstate.embedders``: its object is called with the text
@@ -24,13 +24,13 @@ __all__ = ["GROUP", "OpenAiEmbedder", "open_embedder"]
 
 GROUP = "turnstate.embedders"
 BATCH = 100
-"""Texts in one request."""
+"""The most texts in one request."""
 
 NEEDS = "pip install 'turnstate[{extra}]'"
 
 
 async def open_embedder(name: str) -> Embedder:
-    """Open the embedder of a name."""
+    """Open an embedder by name."""
     kind, _, address = name.partition(":")
     if kind == "local":
         return await asyncio.to_thread(_local, address)
@@ -56,7 +56,7 @@ def _local(folder: str) -> Embedder:
 
 
 class OpenAiEmbedder:
-    """Vectors from an endpoint that speaks the protocol of OpenAI."""
+    """Gets vectors from an endpoint that speaks OpenAI's protocol."""
 
     def __init__(
         self, model: str, *, url: str | None = None, key: str | None = None, timeout: float = 30.0

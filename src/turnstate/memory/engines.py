@@ -33,7 +33,7 @@ Connect = Callable[[str], Awaitable[MemoryEngine]]
 
 
 async def open_engine(name: str) -> MemoryEngine:
-    """Open the engine of a name; the text after the colon is its address."""
+    """Open an engine by name; the text after the colon is its address."""
     check_engine(name)
     kind, _, address = name.partition(":")
     connect = _BUILT_IN.get(kind) or _installed(kind)
@@ -41,7 +41,7 @@ async def open_engine(name: str) -> MemoryEngine:
 
 
 def check_engine(name: str) -> None:
-    """Raise `InputError` if no engine has the name, or its address cannot be one; nothing is opened."""
+    """Raise `InputError` if no engine has the name, or the address is invalid; nothing is opened."""
     kind, _, address = name.partition(":")
     if kind == "none" and address:
         raise InputError(f"the engine none takes no address; got {address!r:.100}")
@@ -54,10 +54,10 @@ def check_engine(name: str) -> None:
 
 
 def beside(store: str, name: str = BUILTIN) -> str:
-    """Return an engine's name with its place: ``builtin`` alone is beside the store of a URL.
+    """Return an engine's name with its place; ``builtin`` without a place is put beside the store.
 
-    Beside an SQLite file it is a file of its own, beside a PostgreSQL schema a schema of its own, and beside
-    a store in memory it is in memory. A Redis server keeps no memory, so there a place must be named.
+    Beside an SQLite file it is a separate file, beside a PostgreSQL schema a separate schema, and beside a
+    store in memory it is in memory. A Redis server cannot keep memory, so the name must include a place.
     """
     kind, colon, settings = name.partition(":")
     if kind != BUILTIN or (colon and settings and not settings.startswith("?")):
@@ -80,7 +80,7 @@ def known_engines() -> list[str]:
 
 
 class NoEngine:
-    """Remembers nothing: what is delivered to it is kept only in the log."""
+    """Remembers nothing: delivered messages are kept only in the log."""
 
     async def archive(self, evicted: Evicted, summary: str) -> None:
         """Do nothing."""
@@ -121,7 +121,7 @@ _BUILT_IN: dict[str, Connect] = {"none": _none, "jsonl": _jsonl, BUILTIN: _built
 
 
 def _entry_points(name: str | None = None) -> EntryPoints:
-    from importlib.metadata import entry_points  # 10 ms, which a session without another engine need not pay
+    from importlib.metadata import entry_points  # takes 10 ms, which most sessions do not need
 
     return entry_points(group=GROUP) if name is None else entry_points(group=GROUP, name=name)
 

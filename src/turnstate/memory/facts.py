@@ -1,9 +1,10 @@
-"""Facts: what was learned of a user, each with the messages that say so.
+"""Facts about a user, each with the messages that state it.
 
-An extractor finds *claims* in messages ("lives in Osaka", said here). Merging them with the facts that are
-known is pure: a claim that is known adds its message as a source; a claim for a slot that holds one value,
-such as where somebody lives, ends the older fact; a later "I no longer like" ends the liking. An ended
-fact is kept with the time of its end. Claims may arrive in any order: what counts is when they were said.
+An extractor finds *claims* in messages ("lives in Osaka", said in this message). Merging them with the
+known facts is pure: a claim that is already known adds its message as a source; a claim for a slot that
+holds one value, such as the user's home, ends the older fact; a later "I no longer like" ends the
+preference. An ended fact is kept with the time of its end. Claims may arrive in any order: what counts is
+when they were said.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ FactKind = Literal[
 KINDS: tuple[FactKind, ...] = get_args(FactKind)
 
 MAX_VALUE, MAX_TEXT = 200, 500
-"""Characters of a fact; a longer one is no fact but a text."""
+"""The most characters of the value and the text of a fact; something with a longer value is not a fact."""
 
 
 class Said(NamedTuple):
@@ -51,8 +52,8 @@ class Said(NamedTuple):
 class Claim(Struct, frozen=True, kw_only=True):
     """Something that a message says about a user.
 
-    A ``slot`` holds one value at a time; without one, values stand beside each other. With ``denies`` it
-    says that something is no longer so.
+    A ``slot`` holds one value at a time; without a slot, several values can hold together. With ``denies``,
+    the claim says that something is no longer true.
     """
 
     kind: FactKind
@@ -72,7 +73,7 @@ class Source(NamedTuple):
 
 
 class Fact(Struct, frozen=True, kw_only=True):
-    """Something known of a user; ``ended`` is when something newer took its place."""
+    """Something known about a user; ``ended`` is when something newer replaced or denied it."""
 
     id: str
     kind: FactKind
@@ -93,13 +94,13 @@ class Extractor(Protocol):
 
 
 def fact_id(kind: str, slot: str, value: str) -> str:
-    """Return the id of a fact: the same for the same content, so that a repetition is no new fact."""
+    """Return the id of a fact; the same content has the same id, so a repetition is not a new fact."""
     content = "\0".join([kind, slot, _folded(value)])
     return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
 
 def merged(known: Iterable[Fact], claims: Iterable[Claim], session: str) -> list[Fact]:
-    """Return the facts that are new or changed once the claims of a session are known."""
+    """Return the facts that are new or changed after merging the claims of a session."""
     facts = {fact.id: fact for fact in known}
     before = dict(facts)
     for claim in sorted(claims, key=lambda one: one.said):
@@ -149,7 +150,7 @@ def _supersede(facts: dict[str, Fact], fact: Fact) -> None:
 
 
 def settled(before: Iterable[Fact], left: Sequence[Fact]) -> list[Fact]:
-    """Return the facts that are left after others were removed: what only those had ended holds again."""
+    """Return the facts left after others were removed; facts that only those had ended hold again."""
     said = {(fact.id, fact.said) for fact in left}
     ends = {
         (fact.kind, fact.slot, fact.said) for fact in before if fact.slot and (fact.id, fact.said) not in said

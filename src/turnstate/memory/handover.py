@@ -1,9 +1,9 @@
 """Turns a parcel, which names a place in the log, into the record that an engine takes.
 
-Only messages are handed over, and the answers that Turnstate gave for calls: a prompt belongs to the
-program, and a bootstrap came from the engine itself. Messages are complete, also outputs that a window
-shortens. A damaged entry is left out with a warning; one that a newer version wrote stops the delivery,
-since it is not lost.
+Only messages are handed over, including the answers that Turnstate gave to calls. Prompts belong to the
+program, and a bootstrap came from the engine itself, so neither is included. Messages are complete, even
+if a window shortens their outputs. A damaged entry is left out with a warning; an entry that a newer
+version wrote stops the delivery, since it is not lost.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The simplest memory engine: a folder of text files, one per user, one JSON object per line.
 
-It keeps what it is given and finds it by its words; it infers nothing. Every line is durable before a
-delivery is acknowledged, and is written once however often it is delivered. Any number of processes may
-use one folder, and any tool that reads lines can read it. What was forgotten leaves a mark, a hash and a
-time in the file ``forgotten``, by which later deliveries are refused.
+It keeps messages as they are and finds them by their words; it infers nothing. Every line is durable before
+a delivery is acknowledged, and is written once, no matter how often it is delivered. Any number of processes
+may use one folder, and any tool that reads lines can read it. Forgetting leaves a mark, a hash and a time in
+the file ``forgotten``, so that later deliveries are refused.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOCK_SECONDS = 10.0
 """Seconds to wait for another writer, which holds the lock for one batch of messages."""
 
 MAX_OPEN_FILES = 64
-"""Files whose lines are remembered; others are read again before they are written to."""
+"""The most files whose lines are remembered; others are read again before a write."""
 
 NO_USER = "no-user"  # no user's file has this name: theirs end in a digest
 _READABLE = 40
@@ -77,7 +77,7 @@ class TenantFolder:
         return max((int(mark[1]) for mark in marks if len(mark) == 2 and mark[0] == name), default=-1)
 
     def mark_forgotten(self, whose: User | Address, now: int) -> None:
-        """Note that a user or a session was forgotten."""
+        """Record that a user or a session was forgotten."""
         with jsonl_file.opened(self._folder / FORGOTTEN) as file:
             file.write(f"{mark_of(whose).hex()} {now}\n".encode())
             file.flush()
@@ -108,10 +108,10 @@ def _named(name: str) -> str:
 
 BATCH = 500
 BATCH_BYTES = 4_000_000
-"""Messages, and bytes, after which a batch is written and synced."""
+"""The messages or bytes after which a batch is written and synced."""
 
 SESSION_START = b'{"kind":"session"'
-"""The prefix of the lines for a profile; the others need not be parsed."""
+"""The prefix of the lines that a profile needs; other lines are not parsed."""
 
 MAX_SUMMARY = 600
 """The most characters of a summary in a profile."""

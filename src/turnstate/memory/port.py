@@ -1,12 +1,12 @@
-"""The port of memory engines: what outlives a session, kept by another system.
+"""The port of memory engines, which keep what outlives a session in another system.
 
-A session stores no long-term memory; it is the source of it. What a cut removes from the window goes to
-`archive`, a session that ended goes to `ingest`, and a new session asks for a `profile`. Deliveries are at
-least once, so an engine remembers the ``key`` of each delivery, and a message by its session and id: a
-second delivery, or a message that came before with a cut, changes nothing.
+A session stores no long-term memory; it is the source of it. Messages that a cut removes from the window go
+to `archive`, a session that ended goes to `ingest`, and a new session asks for a `profile`. Deliveries are
+at least once, so an engine remembers the ``key`` of each delivery and identifies a message by its session
+and id: a repeated delivery, or a message that an earlier cut delivered, changes nothing.
 
-Messages are an asynchronous iterable that reads the log page by page. It can be iterated again, and a
-session of 100,000 messages never has to be in memory at once.
+Messages are an asynchronous iterable that reads the log page by page. It can be iterated more than once, and
+a session of 100,000 messages never has to be in memory as a whole.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class User(Struct, frozen=True):
-    """The owner of a memory; users of two tenants are two users."""
+    """The owner of a memory; users of different tenants are different users."""
 
     tenant: str
     id: str
@@ -47,7 +47,7 @@ class _Handed(Struct, frozen=True, kw_only=True):
     epoch: int
     messages: AsyncIterable[Message]
     since: int = 0
-    """When the session or its epoch began. What began before it was forgotten is refused."""
+    """When the session or its epoch began. It is refused if its user or session was forgotten after that."""
 
     @property
     def address(self) -> Address:
@@ -56,16 +56,16 @@ class _Handed(Struct, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> User | None:
-        """The user whose memory it belongs to; None for a session without a user."""
+        """The user whose memory the messages belong to; None for a session without a user."""
         return None if self.user is None else User(self.tenant, self.user)
 
 
 class Evicted(_Handed, frozen=True, kw_only=True):
-    """Messages that a cut removed from the window, in order, as in the log."""
+    """Messages that a cut removed from the window, in order, as they are in the log."""
 
 
 class SessionRecord(_Handed, frozen=True, kw_only=True):
-    """All messages of one epoch of a session, each once, in order, outputs unshortened.
+    """All messages of one epoch of a session, each once, in order, with complete outputs.
 
     ``summary`` is the summary of the evicted messages at the end, empty if nothing was evicted.
     Times are milliseconds since 1970.
@@ -78,7 +78,7 @@ class SessionRecord(_Handed, frozen=True, kw_only=True):
 
 
 class Recollection(Struct, frozen=True, kw_only=True):
-    """A search result, and the message that it came from."""
+    """A search result, and the message that it comes from."""
 
     text: str
     session: str
@@ -108,7 +108,7 @@ class MemoryEngine(Protocol):
         ...
 
     async def forget(self, whose: User | Address) -> int:
-        """Remove everything of a user or a session for good; return the number of messages."""
+        """Permanently remove everything of a user or a session; return the number of messages."""
         ...
 
     async def close(self) -> None:
@@ -118,15 +118,15 @@ class MemoryEngine(Protocol):
 
 @runtime_checkable
 class TakesNotes(Protocol):
-    """An engine that can be told something outside of a conversation."""
+    """An engine that can store notes from outside of a conversation."""
 
     async def remember(self, user: User, text: str, *, session: str) -> object:
-        """Store a note about a user; forgetting the session forgets it."""
+        """Store a note about a user; forgetting the session removes it."""
         ...
 
 
 class Listed:
-    """Messages of a list, in the form that engines take."""
+    """Messages from a list, in the form that engines take."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages = tuple(messages)
@@ -137,7 +137,7 @@ class Listed:
 
 
 def mark_of(whose: User | Address) -> bytes:
-    """Return the hash that stands for a user or a session after it was forgotten."""
+    """Return the hash that identifies a user or a session after it was forgotten."""
     kind, name = ("user", whose.id) if isinstance(whose, User) else ("session", whose.session)
     content = "\0".join(["turnstate memory", kind, whose.tenant, name])
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -1,7 +1,7 @@
-"""The profile: what a new session should know of its user, in a few lines, the most useful first.
+"""The profile: what a new session should know about its user, in a few lines, the most useful first.
 
-Who the user is comes first, then what to remember, how they like things, what is open, what was decided, and
-what else is known. Within a line the newest comes first. Whoever has less room takes the first lines.
+It begins with who the user is, followed by notes, preferences, open tasks, decisions, and what else is
+known. Within a line the newest facts come first. A caller with less room takes the first lines.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from .facts import Fact, FactKind
 __all__ = ["MAX_PROFILE", "profile"]
 
 MAX_PROFILE = 6_000
-"""Characters of a profile; whoever asks for one may cut it shorter."""
+"""The most characters of a profile; a caller may shorten it further."""
 
 MOST_OF_A_KIND = 12
 LONGEST = 240
-"""Facts in a line, and characters of a fact."""
+"""The most facts in a line, and the most characters of a fact."""
 
 _TITLES: dict[FactKind, str] = {
     "name": "Name",
@@ -31,11 +31,11 @@ _TITLES: dict[FactKind, str] = {
     "date": "Dates",
     "fact": "Also known",
 }
-"""The lines in their order."""
+"""The titles of the lines, in order."""
 
 
 def profile(facts: Iterable[Fact]) -> str:
-    """Return the facts that hold as text, one line for each kind; empty if there are none."""
+    """Return the facts that still hold as text, one line for each kind; empty if there are none."""
     holding = sorted((fact for fact in facts if fact.ended is None), key=lambda fact: fact.said, reverse=True)
     lines, room = list[str](), MAX_PROFILE
     for kind, title in _TITLES.items():
@@ -48,7 +48,7 @@ def profile(facts: Iterable[Fact]) -> str:
 
 
 def _text(fact: Fact) -> str:
-    """Return a fact in a few words; what changes with time says when it was said, and in which words."""
+    """Return a fact in a few words; kinds that change over time include the date, some also the sentence."""
     about = fact.slot.removeprefix("name of ").removeprefix("date of ")
     match fact.kind:
         case "name":

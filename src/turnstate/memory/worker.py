@@ -1,10 +1,10 @@
 """The worker: delivers the parcels of a store's outbox to a memory engine, at least once each.
 
-An engine is foreign code: it may raise anything, hang, or ignore its cancellation, and the worker goes
-on. After a failure a parcel waits, longer each time: seven waits from five seconds to six hours, seven and
-a half hours in all, so parcels survive an engine that is down for a night. Half of each wait is random,
-so that a thousand parcels that failed together do not return together. After the last try a parcel is
-parked, and stays in the outbox with its error.
+An engine is foreign code: it may raise anything, hang, or ignore its cancellation, and the worker still goes
+on. After a failure a parcel waits, longer each time: seven waits from five seconds to almost six hours, up
+to seven and a half hours in total, so parcels survive an engine that is down for a night. Half of each wait
+is random, so that a thousand parcels that failed together do not return together. After the last try a
+parcel is parked: it stays in the outbox with its error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def wait(tries: int, random: Random) -> int:
 
 
 GRACE = 5.0
-"""Seconds for a call to end after it was cancelled; then it is abandoned."""
+"""Seconds that a cancelled call has to end before it is abandoned."""
 
 MAX_ERROR = 500
 
@@ -73,7 +73,7 @@ async def failure(call: Callable[[], Awaitable[object]], *, timeout: float) -> s
 
 
 async def _caught(call: Callable[[], Awaitable[object]]) -> BaseException | None:
-    """Return whatever the call raises as a value, except the cancellation of this task."""
+    """Return what the call raises as a value, except KeyboardInterrupt and the cancellation of this task."""
     try:
         await call()
     except KeyboardInterrupt:
@@ -97,7 +97,7 @@ async def _end(task: asyncio.Task[BaseException | None]) -> None:
 
 
 def _described(error: BaseException | None) -> str | None:
-    """Return an error as a line that any store can keep."""
+    """Return an error as a line that any store can hold."""
     if error is None:
         return None
     name = type(error).__name__
@@ -110,10 +110,10 @@ def _described(error: BaseException | None) -> str | None:
 
 
 TIMEOUT = 300.0
-"""Seconds that an engine may take for one parcel, however long the session is."""
+"""Seconds that an engine may take for one parcel, regardless of the length of the session."""
 
 MARGIN = 60.0
-"""Seconds by which a claim outlasts a delivery, for the store's own work and clocks that differ."""
+"""Seconds by which a claim outlasts a delivery, to allow for the store's own work and clock differences."""
 
 Result = Literal["delivered", "delayed", "parked", "dropped"]
 
@@ -192,7 +192,7 @@ class Worker:
             row, inside = await self._store.get(_address(parcel)), contents(parcel)
         except NotFound:
             return await self._drop(parcel)
-        except InputError as unreadable:  # the next try would find the same
+        except InputError as unreadable:  # another try would fail in the same way
             return await self._park(parcel, str(unreadable))
         error = await failure(lambda: self._pass_on(parcel, row, inside), timeout=self._timeout)
         if not await self._exists(parcel):
@@ -219,7 +219,7 @@ class Worker:
         return True
 
     async def _forget_erased(self, parcel: Parcel) -> Delivery:
-        """Remove what was delivered of a session that was erased in the meantime."""
+        """Remove what the engine has received of a session that was erased in the meantime."""
         if error := await failure(lambda: self._engine.forget(_address(parcel)), timeout=self._timeout):
             _log.warning(
                 "session %s was erased while it was delivered, and the engine may still hold it: %s",

@@ -1,11 +1,11 @@
-"""The built-in engine: remembers turns and facts in SQLite or PostgreSQL, and finds them by question.
+"""The built-in engine: remembers turns and facts in SQLite or PostgreSQL, and answers questions from them.
 
     engine = await connect("memory.db")
     engine = await connect("postgresql://…/agents?embedder=local&extractor=gpt-5-mini")
 
-An address is a path, or the URL of a PostgreSQL database; an empty one is a memory of this process. Behind a
-question mark, ``embedder`` names an embedder, ``extractor`` a model that extracts facts, and ``max`` how many
-documents are kept of a user.
+An address is a path or the URL of a PostgreSQL database; if it is empty, the memory is in this process only.
+After a question mark, ``embedder`` names an embedder, ``extractor`` names a model that extracts facts, and
+``max`` is the most documents to keep per user.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SETTINGS = ("embedder", "extractor", "max")
 
 
 async def connect(address: str, **settings: Any) -> BuiltinEngine:
-    """Open the memory of an address; settings are those of `BuiltinEngine` and win over the address."""
+    """Open the memory at an address; ``settings`` are those of `BuiltinEngine` and override the address."""
     place, asked = _taken_apart(address)
     given: dict[str, Any] = {"max_documents": _most(asked["max"])} if "max" in asked else {}
     if asked.get("extractor") and "extractor" not in settings:
@@ -40,7 +40,7 @@ async def connect(address: str, **settings: Any) -> BuiltinEngine:
 
 
 def _taken_apart(address: str) -> tuple[str, dict[str, str]]:
-    """Return an address without the settings of the engine, and these."""
+    """Split an address into the place of the database and the settings of the engine."""
     place, mark, query = address.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True) if mark else []
     other = [pair for pair in pairs if pair[0] not in _SETTINGS]
@@ -52,7 +52,7 @@ def _taken_apart(address: str) -> tuple[str, dict[str, str]]:
 
 
 def _most(text: str) -> int:
-    """Return the most documents of a user, as an address gives them."""
+    """Parse the most documents of a user from the text in an address."""
     most = int(text) if text.isdecimal() and len(text) < 10 else 0
     if not most:
         raise InputError(f"max={text!r:.40} in the address of a memory is not a number of documents")

@@ -1,7 +1,7 @@
-"""Words that ask for a kind of fact, and that the turn with the fact need not contain.
+"""Words that ask for a kind of fact, even if the turn with the fact does not contain them.
 
 "Which city do I live in?" shares no word with "We finally got to Porto". When a fact is found in a turn,
-the turn can also be found by the words of its kind. The words are those of questions, in three languages.
+the turn can also be found by the words of its kind. They are words that questions use, in three languages.
 """
 
 from __future__ import annotations

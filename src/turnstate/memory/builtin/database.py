@@ -1,11 +1,11 @@
-"""The database under the engine: statements by name, and operations that are one transaction.
+"""The database of the engine: named statements, and operations that each run in one transaction.
 
     def known(owner: int, key: str) -> Operation[bool]:
         return bool((yield Ask("delivered", {"owner": owner, "key": key})))
 
-An operation is a generator that yields the statements that it needs and is sent their rows. So one
-operation serves SQLite, which runs it in a thread, and PostgreSQL, which awaits each statement. An
-operation may be run again after it was rolled back, so it is made by a function and changes nothing else.
+An operation is a generator that yields statements and is sent their rows. So the same operation works with
+SQLite, which runs it in a thread, and with PostgreSQL, which awaits each statement. An operation may run
+again after a rollback, so callers pass a function that creates it, and it changes nothing but the database.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Ask(NamedTuple):
-    """A statement by its name, with its parameters; with a list of them it is run for each."""
+    """A statement by name, with its parameters; with a list of parameters it runs once for each."""
 
     name: str
     given: dict[str, Any] | list[dict[str, Any]]
@@ -33,7 +33,7 @@ Operation: TypeAlias = Generator[Ask, Any, T]
 
 
 def asked(name: str, /, **given: Any) -> Operation[list[tuple[Any, ...]]]:
-    """Run a statement, and return its rows."""
+    """Run a statement and return its rows."""
     return list((yield Ask(name, given)))
 
 
@@ -42,15 +42,15 @@ class Database(Protocol):
 
     @property
     def files(self) -> Sequence[Path]:
-        """Return the absolute paths of its files."""
+        """The absolute paths of its files."""
         ...
 
     async def rows(self, name: str, /, **given: Any) -> list[tuple[Any, ...]]:
-        """Run one statement that only reads."""
+        """Run one read-only statement."""
         ...
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
-        """Run an operation that only reads in one transaction, which waits for no writer."""
+        """Run a read-only operation in one transaction, which never waits for a writer."""
         ...
 
     async def write(self, operation: Callable[[], Operation[T]]) -> T:
@@ -58,7 +58,7 @@ class Database(Protocol):
         ...
 
     async def scrub(self) -> None:
-        """Overwrite what deleted rows left in files."""
+        """Overwrite the remains of deleted rows in files."""
         ...
 
     async def close(self) -> None:
@@ -67,13 +67,13 @@ class Database(Protocol):
 
 
 def statements(dialect: str, prefix: str) -> dict[str, str]:
-    """Return the statements of a dialect by their names; ``prefix`` stands before each table."""
+    """Return the statements of a dialect by name; ``prefix`` is put before each table name."""
     found = named_statements(__package__, "sql/statements.sql", f"sql/{dialect}.sql")
     return {name: sql.replace("turnstate.", prefix) for name, sql in found.items()}
 
 
 def schema_steps(prefix: str, *, key: str, integer: str, blob: str) -> str:
-    """Return the statements that create the tables, in the words of a dialect."""
+    """Return the statements that create the tables, with the types of a dialect."""
     text = without_comments(files(__package__).joinpath("sql/schema.sql").read_text("utf-8"))
     for name, meaning in ((" id KEY", f" id {key}"), (" INT ", f" {integer} "), (" BYTES ", f" {blob} ")):
         text = text.replace(name, meaning)

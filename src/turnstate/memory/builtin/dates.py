@@ -1,8 +1,8 @@
 """Dates in a question, and how close a message is to them.
 
 A date is compared, not matched: "what did we do on May 3" is about the sessions of that day and the days
-after it, since people tell afterwards. A question may name a day, a month, a season or a year, in English,
-Japanese or Chinese.
+after it, since people talk about things afterwards. A question may name a day, a month, a season or a year,
+in English, Japanese or Chinese.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _MAY_IS_A_MONTH = re.compile(
 )
 
 MONTH_AFTER = 14
-"""Days of the next month in which people still tell of the last."""
+"""Days of the next month in which people still talk about the previous one."""
 
 
 class Period(NamedTuple):
-    """A day, month, season or year that a question names; what it leaves open is None."""
+    """A day, month, season or year that a question names; parts that it leaves open are None."""
 
     year: int | None
     month: int | None = None
@@ -64,7 +64,7 @@ class Period(NamedTuple):
 
 
 def periods(text: str) -> list[Period]:
-    """Return the dates that a text names; of each kind only the most exact."""
+    """Return the dates that a text names, only those of the most exact kind."""
     days = [_day(year, month, day) for day, month, year in _DAY_FIRST.findall(text)]
     days += [_day(year, month, day) for month, day, year in _MONTH_FIRST.findall(text)]
     days += [Period(int(year), int(month), int(day)) for year, month, day in _ISO.findall(text)]
@@ -89,7 +89,7 @@ def periods(text: str) -> list[Period]:
 
 
 def closeness(when: date, asked: Iterable[Period]) -> float:
-    """Return how close a day is to the nearest of some periods, from 0 to 1."""
+    """Return how close a day is to the nearest of the periods, from 0 to 1."""
     return max((_closeness(when, period) for period in asked), default=0.0)
 
 

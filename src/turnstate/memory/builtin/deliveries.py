@@ -1,8 +1,8 @@
 """Deliveries and forgetting: whichever comes first, nothing that was forgotten comes back.
 
-Every function is an operation of the database, one transaction. A delivery takes the locks of its user
-and its session before it looks for marks, and a forgetting writes its mark under the same locks. So
-either the delivery is first, and is forgotten with the rest, or the mark is first, and the delivery is
+Every function is a database operation, which runs in one transaction. A delivery takes the locks of its
+user and its session before it checks for marks, and forgetting writes a mark under the same locks. So
+either the delivery comes first and is forgotten with the rest, or the mark comes first and the delivery is
 refused.
 """
 
@@ -41,13 +41,13 @@ class DeliveryBatch(NamedTuple):
     drafts: Sequence[MessageDraft] = ()
     claims: Sequence[Claim] = ()
     facts: Sequence[Fact] = ()
-    """Facts of an export, which are as they were."""
+    """Facts of an export, which are stored as they are."""
     vectors: Sequence[bytes | None] = ()
     embedder: str = ""
     names: Mapping[tuple[str, str], int] = MappingProxyType({})
-    """How often a name was used for an author."""
+    """How often each name was used for an author."""
     key: str = ""
-    """Of the delivery; empty until its last part."""
+    """The key of the delivery; empty until its last part."""
 
 
 class RefusedDelivery(NamedTuple):
@@ -57,7 +57,7 @@ class RefusedDelivery(NamedTuple):
 
 
 def store(batch: DeliveryBatch, *, limit: int) -> Operation[int | RefusedDelivery]:
-    """Write a part of a delivery; return how many documents had to leave for it."""
+    """Write a part of a delivery, unless it is refused; return how many documents were dropped for it."""
     hashes = [mark_of(batch.user), mark_of(Address(batch.user.tenant, batch.session))]
     for one in hashes:
         yield from lock(one)
@@ -94,7 +94,7 @@ def _session(owner: Owner, name: str) -> Operation[int]:
 def _unknown(
     batch: DeliveryBatch, owner: Owner, session: int
 ) -> Operation[list[tuple[MessageDraft, bytes | None]]]:
-    """Return the drafts whose messages the memory does not have, each once, with their vectors."""
+    """Return the drafts of messages that the memory does not have yet, each once, with their vectors."""
     vectors = batch.vectors or [None] * len(batch.drafts)
     new = {draft.message: (draft, vector) for draft, vector in zip(batch.drafts, vectors, strict=True)}
     rows = yield from asked("known_messages", owner=owner.id, session=session, messages=list(new))
@@ -104,7 +104,7 @@ def _unknown(
 
 
 def add_mark(whose: User | Address, now: int) -> Operation[None]:
-    """Refuse deliveries of what began before now from here on."""
+    """Refuse any later delivery of a session or an epoch that began before ``now``."""
     mark = mark_of(whose)
     yield from lock(mark)
     yield from asked("add_mark", hash=mark, at=now)
@@ -137,7 +137,7 @@ def drop_user(user: User) -> Operation[int]:
 def drop_session(user: User, session: str) -> Operation[int]:
     """Delete everything of a session from the memory of a user; return the number of messages.
 
-    A fact that other sessions state as well stays, in their words.
+    A fact that other sessions also state stays, in their words.
     """
     owner = yield from known_owner(user)
     rows = (yield from asked("session", owner=owner.id, name=session)) if owner else []

@@ -1,7 +1,7 @@
 """Documents in the database: the turns of a user, where their terms occur, and their vectors.
 
-Every function is an operation, part of one transaction that has the lock of the user. A document is known by
-its number, which is never used again; the postings of a term are the numbers of its documents.
+Every function is an operation, part of one transaction that holds the user's lock. A document is identified
+by its number, which is never reused; the postings of a term are the numbers of the documents that have it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = [
 ]
 
 CHUNK = 8_192
-"""Numbers of documents in one row of postings."""
+"""The range of document numbers that one row of postings covers."""
 
 EVICTED_SHARE = 0.02
-"""Of a full memory that leaves at once, so that not every delivery has to make room."""
+"""The share of a full memory that is dropped together, so that not every delivery has to make room."""
 
 
 class Owner(NamedTuple):
@@ -50,26 +50,26 @@ class Owner(NamedTuple):
 
 
 def lock(mark: bytes) -> Operation[None]:
-    """Wait for other operations of the same user or session, until the end of the transaction."""
+    """Lock a user or a session until the end of the transaction; wait for other operations on it."""
     yield from asked("lock", key=int.from_bytes(mark[:8], signed=True))
 
 
 def known_owner(user: User) -> Operation[Owner | None]:
-    """Lock a user, and return the row; None if nothing is known of the user."""
+    """Lock a user and return the row, or None if nothing is known about the user."""
     yield from lock(mark_of(user))
     rows = yield from asked("owner", tenant=user.tenant, name=user.id)
     return Owner(*rows[0]) if rows else None
 
 
 def new_owner(user: User) -> Operation[Owner]:
-    """Return the row of a user whose lock is held; it is added if it is missing."""
+    """Return the row of a user, and add it if it is missing; the caller holds the lock."""
     yield from asked("add_owner", tenant=user.tenant, name=user.id)
     (row,) = yield from asked("owner", tenant=user.tenant, name=user.id)
     return Owner(*row)
 
 
 def set_owner(owner: Owner) -> Operation[None]:
-    """Write what changed of a user, with a new version."""
+    """Write the counts of a user, with a new version."""
     counts = owner._asdict()
     yield from asked(
         "set_owner", owner=owner.id, **{k: counts[k] for k in ("next", "size", "words", "dropped")}
@@ -112,7 +112,7 @@ def add_documents(
 
 
 def put_vectors(user: User, embedder: str, vectors: Mapping[int, bytes]) -> Operation[None]:
-    """Write vectors of documents that are still there."""
+    """Write the vectors of documents that still exist."""
     owner = yield from known_owner(user)
     if owner is None:
         return
@@ -175,7 +175,7 @@ def remove_documents(owner: Owner, numbers: Sequence[int]) -> Operation[Owner]:
 
 
 def make_room(owner: Owner, limit: int) -> Operation[tuple[Owner, int]]:
-    """Delete the oldest documents without facts; if nearly all have facts, the oldest."""
+    """Delete the oldest documents without facts or, if nearly all have facts, the oldest of all."""
     wanted = owner.size - limit + int(limit * EVICTED_SHARE)
     rows = yield from asked("oldest_documents", owner=owner.id, limit=wanted)
     if len(rows) < owner.size - limit:

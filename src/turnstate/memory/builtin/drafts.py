@@ -1,8 +1,8 @@
-"""Messages as drafts of documents: who said it, when, and the terms it is found by.
+"""Turns messages into drafts of documents: who said something, when, and the terms it is found by.
 
-The author of a message is the name that the message carries, or the name before a colon where a whole
-delivery is written like a transcript ("Joanna: I moved"), or else its role. A name is also learned where
-the other side keeps using it as an address ("Thanks, Joanna!"): questions name people, not roles.
+The author of a message is the name in the message, or the name before a colon if the whole delivery is
+written like a transcript ("Joanna: I moved"), or else its role. A name is also learned if the other side
+keeps using it as an address ("Thanks, Joanna!"), because questions name people, not roles.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .terms import MAX_TEXT, terms
 __all__ = ["MessageDraft", "addressed", "drafts", "redrafted"]
 
 TRANSCRIPT_SHARE = 0.6
-"""Of the messages of a delivery that begin with a name, for the names to be authors."""
+"""The share of messages that must begin with a name for the names to count as authors."""
 
 _PREFIX = re.compile(
     r"^(?:\[[^\]\n]{4,40}\]\s*)?([^\W\d_][\w.'’-]{0,30}(?: [^\W\d_][\w.'’-]{0,20}){0,2})\s?[:：]\s+"
@@ -51,7 +51,7 @@ class MessageDraft(NamedTuple):
     said: str
     text: str
     spoken: str
-    """The text without the name of its author before it."""
+    """The text without the author's name at its start."""
     terms: tuple[str, ...]
     signs: Sign
 
@@ -89,7 +89,7 @@ def redrafted(message: str, role: str, author: str, said: str, text: str) -> Mes
 
 
 def addressed(batch: Sequence[MessageDraft]) -> Counter[tuple[str, str]]:
-    """Count the names by which each role is addressed by the other."""
+    """Count the names that each role is called by the other, as pairs of a name and the role it is for."""
     other = {"user": "assistant", "assistant": "user"}
     counts = Counter[tuple[str, str]]()
     for draft in batch:
@@ -124,6 +124,6 @@ def _prefix(text: str) -> str:
 
 
 def _field(message: Message) -> str:
-    """Return the name that a message carries, as in the format of OpenAI."""
+    """Return the ``name`` field of a message, as in OpenAI's format."""
     name: Any = message.extra.get("name") if isinstance(message.extra, dict) else None
     return name.strip()[:60] if isinstance(name, str) else ""

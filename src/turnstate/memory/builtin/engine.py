@@ -1,8 +1,8 @@
-"""The engine: takes deliveries, answers questions, tells a new session whom it speaks with, and forgets.
+"""The engine: stores deliveries, answers questions, describes the user to a new session, and forgets.
 
-A delivery is written in parts of some hundred messages, each durable by itself; the key of the delivery
-comes with the last. A message is known by its session and id, so a delivery that is repeated, or that
-a cut brought before, adds nothing. Sessions without a user are not kept: nobody could ask for them.
+A delivery is written in parts of a few hundred messages, each durable by itself; the last part includes the
+key of the delivery. A message is identified by its session and id, so a repeated delivery, or messages that
+an earlier cut delivered, add nothing. Sessions without a user are not kept: no one could ask for them.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ __all__ = ["MAX_DOCUMENTS", "NOTES", "BuiltinEngine"]
 _log = logging.getLogger(__name__)
 
 MAX_DOCUMENTS = 50_000
-"""Documents of a user; then the oldest without facts leave."""
+"""The most documents of a user; beyond that, the oldest without facts are dropped."""
 
 BATCH, BATCH_CHARACTERS = 250, 500_000
-"""Messages, and characters, of one part of a delivery."""
+"""The messages or characters after which a part of a delivery is written."""
 
 NOTES = "notes"
-"""The session of what is remembered outside of any session."""
+"""The session of notes that are stored outside of any session."""
 
 MAX_NOTE = 2_000
 
 
 class BuiltinEngine:
-    """Memory in a database, found by the words of a question, and with an embedder by its meaning."""
+    """Memory in a database, found by the words of a question and, with an embedder, by its meaning."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class BuiltinEngine:
         return await search.found(self._database, owner, query, k, self._meaning)
 
     async def profile(self, user: User) -> str:
-        """Return what is known of a user, the most useful first."""
+        """Return what is known about a user, the most useful first."""
         return profile(await self.facts(user))
 
     async def facts(self, user: User) -> list[Fact]:
@@ -93,7 +93,7 @@ class BuiltinEngine:
         return await self._database.read(lambda: facts_of(owner.id)) if owner is not None else []
 
     async def remember(self, user: User, text: str, *, session: str = NOTES) -> Fact:
-        """Store a note about a user, and return it; its source is a message of its own in the session."""
+        """Store a note about a user and return its fact; the source is a new message in the session."""
         text = " ".join(text.split())
         if not text or len(text) > MAX_NOTE:
             raise InputError(f"a note has 1 to {MAX_NOTE:,} characters, not {len(text):,}")
@@ -115,7 +115,7 @@ class BuiltinEngine:
         return removed
 
     async def forget(self, whose: User | Address) -> int:
-        """Remove everything of a user or a session for good; return the number of messages."""
+        """Permanently remove everything of a user or a session; return the number of messages."""
         now = self._clock()
         await self._database.write(lambda: deliveries.add_mark(whose, now))
         if isinstance(whose, User):
@@ -143,12 +143,12 @@ class BuiltinEngine:
         ]
 
     async def users(self, tenant: str) -> list[tuple[User, int, int]]:
-        """Return the users of a tenant, with how many turns are kept of each and how many had to leave."""
+        """Return the users of a tenant, each with the number of turns kept and the number dropped."""
         rows = await self._database.rows("owners", tenant=tenant)
         return [(User(tenant, name), size, dropped) for tenant, name, size, dropped in rows]
 
     async def export(self, user: User) -> AsyncIterator[bytes]:
-        """Yield everything that is known of a user as lines of JSON."""
+        """Yield everything that is known about a user as lines of JSON."""
         owner = await self._owner(user)
         if owner is not None:
             async for line in transfer.exported(self._database, user, owner.id):
@@ -210,7 +210,7 @@ class BuiltinEngine:
         facts: Sequence[Fact] = (),
         key: str = "",
     ) -> bool:
-        """Write a part of a delivery; return False if it is refused because its owner was forgotten."""
+        """Write a part of a delivery; return False if its user or session was forgotten."""
         names = addressed(found)
         for draft in found:
             if draft.author not in (draft.role, "user"):

@@ -1,7 +1,7 @@
-"""Facts in the database: merged with what is known, and noted in the documents that they come from.
+"""Facts in the database: merges them with known facts, and marks the documents that they come from.
 
-A document that a fact comes from can be found by the words that ask for such a fact, and ranks above one
-whose fact no longer holds.
+The document that a fact comes from can be found by the words that ask for such a fact. It ranks above a
+document whose fact no longer holds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def facts_of(owner: int) -> Operation[list[Fact]]:
 
 
 def merge_claims(owner: int, name: str, claims: Sequence[Claim]) -> Operation[None]:
-    """Merge the claims of a session with what is known."""
+    """Merge the claims of a session with the known facts."""
     if not claims:
         return
     known = yield from facts_of(owner)
@@ -52,7 +52,7 @@ def merge_claims(owner: int, name: str, claims: Sequence[Claim]) -> Operation[No
 
 
 def put_facts(owner: int, facts: Sequence[Fact]) -> Operation[None]:
-    """Write facts of an export as they are; one that is known only gets their sources."""
+    """Write the facts of an export as they are; a fact that is already known only gets more sources."""
     if not facts:
         return
     names = sorted({source.session for fact in facts for source in fact.sources})
@@ -85,7 +85,7 @@ def _put(owner: int, known: Sequence[Fact], changed: Sequence[Fact]) -> Operatio
 
 
 def _sign(owner: int, facts: dict[str, Fact], changed: Sequence[Fact]) -> Operation[None]:
-    """Note in the documents of changed facts whether a fact that holds comes from them."""
+    """Mark the documents of changed facts by whether a fact that still holds comes from them."""
     holding = {source for fact in facts.values() if fact.ended is None for source in fact.sources}
     rows = [
         {
@@ -102,7 +102,7 @@ def _sign(owner: int, facts: dict[str, Fact], changed: Sequence[Fact]) -> Operat
 
 
 def _add_concepts(owner: int, new: Sequence[tuple[Fact, Source]]) -> Operation[None]:
-    """Let documents be found by the words that ask for the facts in them."""
+    """Index documents by the words that ask for the facts in them."""
     added = defaultdict[tuple[int, str], list[int]](list)
     for fact, source in new:
         rows = yield from asked("number", owner=owner, name=source.session, message=source.message)
@@ -113,9 +113,9 @@ def _add_concepts(owner: int, new: Sequence[tuple[Fact, Source]]) -> Operation[N
 
 
 def drop_sources(owner: int, session: str) -> Operation[None]:
-    """Take the messages of a session from the facts, and the words that only it said.
+    """Remove the messages of a session from the sources of facts, and the words that only it used.
 
-    A fact without other sources is deleted; what it ended holds again.
+    A fact without other sources is deleted; facts that it had ended hold again.
     """
     known, left = (yield from facts_of(owner)), list[Fact]()
     for fact in known:
@@ -132,7 +132,7 @@ def drop_sources(owner: int, session: str) -> Operation[None]:
 
 
 def _restated(owner: int, fact: Fact, sources: tuple[Source, ...]) -> Operation[Fact]:
-    """Return a fact as its other sources say it: in the newest words that the rules find, or by its value."""
+    """Return a fact as its other sources state it: in the newest words that rules find, or by its value."""
     turns = list[Said]()
     for source in sources:
         rows = yield from asked("number", owner=owner, name=source.session, message=source.message)

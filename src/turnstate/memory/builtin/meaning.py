@@ -1,4 +1,4 @@
-"""Search by meaning: the embedder of an engine, and the vectors it made, beside the words.
+"""Search by meaning, in addition to words: the embedder of an engine, and its vectors.
 
 An embedder may fail; memory may not. A turn that could not be embedded is stored without a vector and gets
 one with a later delivery of its user, and a question that cannot be embedded is answered by its words.
@@ -29,25 +29,25 @@ __all__ = ["Meaning", "passages"]
 _log = logging.getLogger(__name__)
 
 PAGE = 2_000
-"""Vectors that are read from the database at a time."""
+"""Vectors to read from the database at a time."""
 
 FILLED = 500
-"""Turns without a vector that one delivery takes care of."""
+"""The most turns without a vector that one delivery fills in."""
 
 PATIENCE = 2.0
-"""Seconds for the vector of a question; then the words have to do."""
+"""Seconds to wait for the vector of a question; after that, the search uses words alone."""
 
 SHORT = 16
-"""Characters; a sentence that is shorter belongs to the passage before it."""
+"""Characters; a shorter sentence is joined with its neighbor into one passage."""
 
 MOST = 12
-"""Passages of a turn; of a longer one each has several sentences."""
+"""The most passages of a turn; in a longer turn, each passage has several sentences."""
 
 _ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+|\s(?=\[)")
 
 
 def passages(text: str) -> list[str]:
-    """Return the passages of a text that says more than one thing; none of another."""
+    """Return the passages of a text; none if there is only one."""
     found = list[str]()
     for part in filter(None, (part.strip() for part in _ENDS.split(text))):
         if found and min(len(part), len(found[-1])) < SHORT:
@@ -59,7 +59,7 @@ def passages(text: str) -> list[str]:
 
 
 class Meaning:
-    """Makes vectors, and compares them with those of a question."""
+    """Computes the vectors of turns, and compares them with the vector of a question."""
 
     def __init__(self, database: Database, embedder: Embedder) -> None:
         self._database, self._embedder = database, embedder
@@ -71,7 +71,7 @@ class Meaning:
             raise InputError("an embedder needs numpy: pip install 'turnstate[embed]'") from None
         self._cache = self._vectors.VectorCache()
         self._filled = dict[int, int]()
-        """Of each user the number below which all turns have vectors: a delivery need not look there."""
+        """For each user, the number below which all turns have vectors; a delivery does not check these."""
 
     @property
     def name(self) -> str:
@@ -99,7 +99,7 @@ class Meaning:
             return [None] * len(texts)
 
     async def fill(self, user: User) -> None:
-        """Make vectors for turns of a user that have none of this model."""
+        """Compute vectors for turns of a user that have none from this model."""
         rows = await self._database.rows("owner", tenant=user.tenant, name=user.id)
         if not rows:
             return
@@ -130,13 +130,13 @@ class Meaning:
         return await asyncio.to_thread(vectors.similarities, vector)
 
     def of(self, owner: Owner, similar: Similarities, numbers: list[int]) -> Operation[dict[int, float]]:
-        """Return how similar some turns are to a question, by their nearest passages."""
+        """Return how similar the given turns are to a question, by their nearest passages."""
         return similar.of(
             (yield from asked("vectors_of", owner=owner.id, embedder=self.name, numbers=numbers))
         )
 
     async def _loaded(self, owner: Owner, width: int) -> Vectors:
-        """Return the vectors of a user as they are now, and read only those that are new."""
+        """Return the current vectors of a user; if turns were only added, read just the new ones."""
         kept: Vectors | None = self._cache.get(owner.id)
         if kept is not None and kept.version == owner.version:
             return kept

@@ -1,7 +1,7 @@
 """Memory in PostgreSQL, for many machines: the same tables in a schema of their own.
 
-No extension is needed: terms and vectors are bytes, and this process scores them. Operations of one user or
-one session wait for each other by advisory locks, so a delivery and a forgetting never pass unseen.
+No extension is needed: terms and vectors are bytes, and this process scores them. Advisory locks serialize
+operations on the same user or session, so a delivery and a call to forget never miss each other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["PostgresDatabase"]
 
 VERSION = 1
 SUFFIX = "_memory"
-"""Of the schema: the memory of a store in the schema ``turnstate`` is in ``turnstate_memory``."""
+"""The suffix of the schema: the memory of a store in the schema ``turnstate`` is in ``turnstate_memory``."""
 
 MAX_CONNECTIONS = 5
 CONNECT_PATIENCE, PATIENCE = 3.0, 60.0  # seconds
@@ -49,7 +49,7 @@ class PostgresDatabase:
 
     @classmethod
     async def open(cls, url: str) -> PostgresDatabase:
-        """Connect to the server, and create the tables if they are missing."""
+        """Connect to the server and create the tables if they are missing."""
         where = target(url)
         where = where._replace(schema=(where.schema + SUFFIX)[:63])
         try:
@@ -59,7 +59,7 @@ class PostgresDatabase:
                 max_size=MAX_CONNECTIONS,
                 timeout=CONNECT_PATIENCE,
                 command_timeout=PATIENCE,
-                server_settings={"search_path": "pg_catalog"},  # no object of another role is ever meant
+                server_settings={"search_path": "pg_catalog"},  # no name may mean another role's object
             )
         except asyncpg.ClientConfigurationError as error:
             raise InputError(f"the settings in the URL of {where.shown} cannot be used: {error}") from None
@@ -74,13 +74,13 @@ class PostgresDatabase:
         return made
 
     async def rows(self, name: str, /, **given: Any) -> list[tuple[Any, ...]]:
-        """Run one statement that only reads."""
+        """Run one read-only statement."""
         sql, names = self._sql[name]
         async with self._connection() as connection:
             return [tuple(row) for row in await connection.fetch(sql, *(given[name] for name in names))]
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
-        """Run an operation that only reads in one transaction, which waits for no writer."""
+        """Run a read-only operation in one transaction, which never waits for a writer."""
         async with (
             self._connection() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
@@ -123,7 +123,7 @@ class PostgresDatabase:
             raise fault(error, self._target.shown) from error
 
     async def _driven(self, operation: Operation[T], connection: Any, *, thread: bool = False) -> T:
-        """Run an operation; with ``thread``, its own work does not hold up the event loop."""
+        """Run an operation; with ``thread``, its own work does not block the event loop."""
         rows: list[Any] | None = None
         while True:
             step = await asyncio.to_thread(_next, operation, rows) if thread else _next(operation, rows)
@@ -169,7 +169,7 @@ class _Done(Generic[T]):
 
 
 def _next(operation: Operation[T], rows: list[Any] | None) -> Ask | _Done[T]:
-    """Return what an operation asks next; its end is a value, since a thread cannot raise a StopIteration."""
+    """Return the next statement of an operation, or its end: a thread cannot pass on a StopIteration."""
     try:
         return operation.send(rows)
     except StopIteration as end:
@@ -177,7 +177,7 @@ def _next(operation: Operation[T], rows: list[Any] | None) -> Ask | _Done[T]:
 
 
 def _numbered(sql: str) -> tuple[str, tuple[str, ...]]:
-    """Replace named parameters by numbers, as the server wants them, and return their names in order."""
+    """Replace named parameters with numbers, as the server expects, and return their names in order."""
     names = dict[str, int]()
     numbered = _PARAMETER.sub(lambda found: f"${names.setdefault(found[1], len(names) + 1)}", sql)
     return numbered, tuple(names)

@@ -1,4 +1,4 @@
-"""A question, taken apart: its terms, whose words it is about, and what kind of answer it wants.
+"""Parses a question: its terms, whose words it is about, and what kind of answer it wants.
 
     Question.of("When did Joanna adopt the turtles in May?", {"Joanna": "Joanna", "Nate": "Nate"})
         terms    adopt, turtl         each with the terms related to it, which count less
@@ -8,9 +8,9 @@
 
 In a log of users and assistants, "I" and "my" name the user, and "you" the assistant.
 
-Related terms are those near in meaning: "Which pets does she have?" is answered by a turn about a dog, and no
-rule of spelling leads there. They are a table of English stems that was made once with an embedding model, by
-``tools/related_words.py``. Other languages are found by their own words, or by an embedder.
+Related terms are near in meaning: "Which pets does she have?" is answered by a turn about a dog, which no
+spelling rule would find. They come from a table of English stems that ``tools/related_words.py`` built once
+with an embedding model. Turns in other languages are found by their own words, or with an embedder.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = ["ASSISTANT", "USER", "Group", "Question", "related"]
 USER, ASSISTANT = "user", "assistant"
 
 RELATED_WEIGHT = 0.3
-"""Of a related term, times the square of its similarity."""
+"""The weight of a related term, multiplied by the square of its similarity."""
 
 MAX_GROUPS = 64
-"""Terms of a question; a recall for a long message takes its first ones."""
+"""The most terms of a question; a recall for a long message uses the first ones."""
 
 _WHEN = re.compile(
     r"\b(when|how long|what (?:date|day|time|month|year))\b|いつ|何年|何月|何日|什么时候|哪年|哪天|几月",
@@ -53,14 +53,14 @@ _YOU = re.compile(r"\b(you|your|yours)\b|あなた|君|你|您", re.IGNORECASE)
 
 
 class Group(NamedTuple):
-    """A term of the question with the terms related to it, each with its weight; its own is 1."""
+    """A term of the question and its related terms, each with a weight; the term itself has weight 1."""
 
     term: str
     weights: tuple[tuple[str, float], ...]
 
 
 class Question(NamedTuple):
-    """What ranking needs to know of a question."""
+    """What ranking needs to know about a question."""
 
     groups: tuple[Group, ...]
     author: str | None
@@ -76,7 +76,7 @@ class Question(NamedTuple):
 
     @classmethod
     def of(cls, text: str, names: Mapping[str, str] | None = None) -> Question:
-        """Take a question apart; ``names`` are those of authors, and the author that each means."""
+        """Parse a question; ``names`` maps the names of authors to the authors that they mean."""
         named, spoken = _without_names(text, names or {})
         own = dict.fromkeys(terms(spoken))
         kinds = Sign.NONE
@@ -94,7 +94,7 @@ class Question(NamedTuple):
 
 
 def related(term: str) -> list[tuple[str, float]]:
-    """Return the terms near a term, each with its similarity, from 0 to 1."""
+    """Return the terms related to a term, each with its similarity from 0 to 1."""
     line = _table().get(term, "")
     return [(pair[:-2], int(pair[-2:]) / 100) for pair in line.split()]
 
@@ -115,7 +115,7 @@ def _without_names(text: str, names: Mapping[str, str]) -> tuple[list[str], str]
     """Return the authors whom a text is about, and the text as they would say it.
 
     Of two names the first is the subject: "What did Jon tell Gina?" is about words of Jon, who says "you"
-    to Gina. "Jon and Gina" are both.
+    to Gina. "Jon and Gina" means both.
     """
     places = _places(text, names)
     named = list(dict.fromkeys(author for _, _, author in places))
@@ -130,7 +130,7 @@ def _without_names(text: str, names: Mapping[str, str]) -> tuple[list[str], str]
 
 
 def _places(text: str, names: Mapping[str, str]) -> list[tuple[int, int, str]]:
-    """Return where a text has names, longer ones before their parts, and the author that each means."""
+    """Return the spans of names in a text with their authors; a longer name wins over a part of it."""
     taken = dict[int, tuple[int, int, str]]()
     for name in sorted(names, key=len, reverse=True):
         for form in _forms(name):
@@ -141,7 +141,7 @@ def _places(text: str, names: Mapping[str, str]) -> list[tuple[int, int, str]]:
 
 
 def _as_a_word(name: str) -> str:
-    """Return the pattern of a name that is no part of a word; without spaces, one of two characters."""
+    """Return a pattern for a name as a whole word; in a script without spaces, it needs two characters."""
     if is_dense(name):
         return re.escape(name) if len(name) > 1 else r"(?!)"
     return rf"(?<!{_LETTER}){re.escape(name)}(?!{_LETTER})"
@@ -155,7 +155,7 @@ def _are_joined(text: str, places: Sequence[tuple[int, int, str]]) -> bool:
 
 
 def _forms(name: str) -> list[str]:
-    """Return a name, and the first of several words of it."""
+    """Return a name and, if it has several words, the first one unless it is very short."""
     first = name.split()[0]
     return [name] if first == name or len(first) < 3 else [name, first]
 

@@ -1,13 +1,13 @@
 """Ranking: which turns answer a question, by their words and those of the turns around them.
 
 A turn is found through its neighbors: an answer is often elliptical ("Super good! It was rich and creamy"),
-and the words of the question are in the turn before. So the frequency of a term in a turn is its own plus
-that of the turns around it in the session, discounted with distance, and BM25 runs on that. What is known
-of question and turn beyond their words multiplies the score.
+and the words of the question are in the turn before. So the frequency of a term in a turn includes the turns
+around it in the session, discounted by distance, and BM25 uses this frequency. Other signals about the
+question and the turn multiply the score.
 
-Everything is pure, and in two steps, so that a large memory costs little: `TurnScan` finds the turns worth a
-second look with nothing but the lists of which term occurs where; `Ranking` looks at those, and at their
-neighbors, exactly. With an embedder, the similarities of turns are added to the scores of their words.
+Everything is pure. There are two steps, so that a large memory costs little: `TurnScan` finds candidates
+with nothing but the postings of terms, and `Ranking` scores the candidates and their neighbors exactly. With
+an embedder, the similarities of turns are added to the scores of their words.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ REACH = 4
 DISCOUNT = 0.55
 KERNEL = tuple((offset, DISCOUNT ** abs(offset)) for offset in range(-REACH, REACH + 1))
 SPREAD = 3.0
-"""How many times longer a turn is with its neighbors, discounted, on average."""
+"""How many times longer a turn is on average with its neighbors, discounted by distance."""
 
 K1, B = 1.2, 0.5  # of BM25
 
 HITS = 200
 CANDIDATES = 120
-"""Turns that are spread to their neighbors, and turns that are ranked exactly."""
+"""The most turns whose scores spread to their neighbors, and the most turns that are ranked exactly."""
 
 MAX_SCANNED = 12_000
-"""Occurrences that the first step looks at; the most frequent terms are left to the second."""
+"""The most occurrences that the first step reads; the most frequent terms are left to the second."""
 
 WINDOW = 16_384
-"""Numbers of turns that the first step adds up at a time: in a list, which is faster than a dictionary."""
+"""The range of turn numbers that the first step sums at a time: a list is faster than a dictionary."""
 
 LONG = 8
-"""Numbers of a list for each run of turns that one looks for; in a longer list, searching takes less time."""
+"""The most numbers in a list for each run of wanted turns; in a longer list, a binary search is faster."""
 
 AUTHOR, AUTHOR_WITH_VECTORS = 2.0, 1.5
 VECTORS = 1.0
-"""The weight of similarity beside words; the best of each is 1."""
+"""The weight of similarity relative to words; the best of each is 1."""
 
 SIGNS = (
     (int(Sign.QUESTION), 0.8),
@@ -60,14 +60,14 @@ SIGNS = (
 )
 ASKED_SIGNS = ((int(Sign.TIME), 1.3), (int(Sign.NUMBER), 1.2))
 ENDED = 0.4
-"""What the words of a turn count whose fact no longer holds."""
+"""The weight of the words of a turn whose fact no longer holds."""
 
 _ENDED = int(Sign.ENDED)
 ROLES = {"tool": 0.6, "summary": 0.8}
 
 
 class RankedTurn(NamedTuple):
-    """What ranking knows of a candidate besides its words."""
+    """What ranking knows about a candidate besides its words."""
 
     number: int
     session: int
@@ -81,8 +81,8 @@ class RankedTurn(NamedTuple):
 class Surroundings(NamedTuple):
     """Candidates and the turns around them, by column.
 
-    With an object for each of these hundreds of turns the garbage collector would run in every search, and
-    now and then over all objects of the process, which takes longer than the search.
+    With one object for each of these hundreds of turns, the garbage collector would run in every search, and
+    sometimes over all objects of the process, which takes longer than the search.
     """
 
     numbers: Sequence[int]
@@ -92,7 +92,7 @@ class Surroundings(NamedTuple):
 
 
 class TurnScan:
-    """The first step: the turns worth a second look."""
+    """The first step: finds candidates."""
 
     def __init__(self, question: Question, lists: Mapping[str, array[int]], size: int) -> None:
         self._question, self._lists = question, lists
@@ -107,9 +107,9 @@ class TurnScan:
         return [number for number, _ in _best(near, CANDIDATES)]
 
     def _hits(self) -> dict[int, float]:
-        """Return what turns score by their own words, for each of the best `HITS` at least.
+        """Return the scores of turns by their own words, at least for the best `HITS`.
 
-        Most turns have one of the terms only. They are left out where enough turns with several terms score
+        Most turns have only one of the terms. They are left out if enough turns with several terms score
         more.
         """
         scanned = self._scanned()
@@ -135,7 +135,7 @@ class TurnScan:
         return scores
 
     def _scanned(self) -> list[tuple[str, float]]:
-        """Return the terms to scan with their weights: rare ones first, until there are enough."""
+        """Return the terms to scan with their weights: rare ones first, up to `MAX_SCANNED` occurrences."""
         weights = [
             (term, weight * self.idf[group.term])
             for group in self._question.groups
@@ -153,7 +153,7 @@ class TurnScan:
 
 
 def _windows(lists: Sequence[array[int]]) -> Iterator[tuple[int, list[array[int]]]]:
-    """Yield parts of ordered lists with numbers of one range each, and where the range begins."""
+    """Yield the start of each range of numbers, and the parts of the ordered lists that are in it."""
     places = [0] * len(lists)
     while True:
         base = min(
@@ -167,15 +167,15 @@ def _windows(lists: Sequence[array[int]]) -> Iterator[tuple[int, list[array[int]
 
 
 def _best(scores: Mapping[int, float], most: int) -> list[tuple[int, float]]:
-    """Return the best scores; of equal ones the older turn comes first."""
-    if len(scores) > most:  # numbers are sorted faster than pairs, so the least of them is found first
+    """Return the best scores; of equal scores, the older turn comes first."""
+    if len(scores) > most:  # sorting numbers is faster than sorting pairs, so find the threshold first
         least = sorted(scores.values())[-most]
         scores = {number: score for number, score in scores.items() if score >= least}
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
 
 
 class Ranking:
-    """The second step: the scores of some turns, exactly."""
+    """The second step: scores the candidates exactly."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Ranking:
         self._scores = [0.0] * len(candidates)
         author = AUTHOR if similarities is None else AUTHOR_WITH_VECTORS
         self._factors = [_factor(question, turn, author) for turn in candidates]
-        # Which candidates a turn counts for, and how much: the place of its first link, and links in columns.
+        # The candidates that a turn counts for, and how much: its first link, and linked lists in columns.
         self._first = dict[int, int]()
         self._targets, self._shares, self._next = list[int](), list[float](), list[int]()
         lengths = self._join(candidates, around)
@@ -198,7 +198,7 @@ class Ranking:
         self._runs = _runs(self._first)
 
     def _join(self, candidates: Sequence[RankedTurn], around: Surroundings) -> list[float]:
-        """Link the turns around each candidate to it; return the lengths of candidates with theirs."""
+        """Link the turns around each candidate to it; return the candidates' lengths with these turns."""
         places = {number: place for place, number in enumerate(around.numbers)}
         found = list[float]()
         for target, turn in enumerate(candidates):
@@ -212,7 +212,7 @@ class Ranking:
                 self._next.append(self._first.get(number, -1))
                 self._first[number] = len(self._targets)
                 self._targets.append(target)
-                is_ended = around.signs[place] & _ENDED  # its neighbors are no better than it
+                is_ended = around.signs[place] & _ENDED  # it also counts less for its neighbors
                 self._shares.append(share * ENDED if is_ended else share)
             found.append(length)
         return found
@@ -220,7 +220,7 @@ class Ranking:
     def add(
         self, terms: Iterable[tuple[str, float]], telling: float, lists: Mapping[str, array[int]]
     ) -> None:
-        """Add what turns score for some terms that stand for one another, each with its weight."""
+        """Add the scores of turns for a group of synonyms, each with its weight."""
         targets, shares, following = self._targets, self._shares, self._next
         frequencies = [0.0] * len(self._scores)
         for term, weight in terms:
@@ -234,7 +234,7 @@ class Ranking:
                 self._scores[target] += telling * frequency * (K1 + 1) / (frequency + norm)
 
     def _links(self, numbers: Sequence[int]) -> list[int]:
-        """Return the first links of the numbers of an ordered list, without looking at all of a long one."""
+        """Return the first links of the numbers in an ordered list, without reading all of a long one."""
         first = self._first
         if len(numbers) > LONG * len(self._runs):
             numbers = _within(numbers, self._runs)
@@ -256,7 +256,7 @@ class Ranking:
 
 
 def _within(numbers: Sequence[int], runs: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the numbers of an ordered list that are in one of some runs."""
+    """Return the numbers of an ordered list that are in one of the runs."""
     found, place = list[int](), 0
     for first, last in runs:
         place = bisect_left(numbers, first, place)
@@ -270,7 +270,7 @@ def _within(numbers: Sequence[int], runs: Iterable[tuple[int, int]]) -> list[int
 
 
 def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return numbers as runs without gaps, each with its first and its last."""
+    """Return numbers as runs without gaps, each with its first and last number."""
     found = list[tuple[int, int]]()
     for number in sorted(numbers):
         if found and found[-1][1] == number - 1:
@@ -303,11 +303,11 @@ def _day(said: str) -> date:
 
 
 def _idf(group: Group, lists: Mapping[str, array[int]], size: int) -> float:
-    """Return how telling a term is: related terms count as occurrences by their weights."""
+    """Return the inverse document frequency of a group; related terms count by their weights."""
     occurrences = min(size, sum(weight * len(lists[term]) for term, weight in group.weights if term in lists))
     return idf(occurrences, size)
 
 
 def idf(occurrences: float, size: int) -> float:
-    """Return how telling a term is that occurs so often among so many turns."""
+    """Return the inverse document frequency of a term with ``occurrences`` in ``size`` turns."""
     return log(1 + (size - occurrences + 0.5) / (occurrences + 0.5))

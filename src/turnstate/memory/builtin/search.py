@@ -3,11 +3,11 @@
     names ─► question ─► postings of its terms ─► candidates ─► candidates and neighbors ─► ranked
     best turns ─► their telling terms ─► postings ─► candidates ranked once more ─► best k ─► texts
 
-The second look is for answers in other words: what the best turns speak of also tells which of the others
-belong to the matter.
+The second pass finds answers in other words: the topics of the best turns show which other turns are
+relevant, too.
 
-A search is two operations: one takes the question apart, one ranks. With an embedder it is three: while that
-compares the question with all turns, the postings are read and looked through.
+A search has two operations: one parses the question, one ranks. With an embedder it has three: while the
+question is compared with all turns, one operation reads and scans the postings.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ if TYPE_CHECKING:
 __all__ = ["found"]
 
 MIN_ADDRESSED = 3
-"""Times that a name must be used as an address before a question may use it for its owner."""
+"""Times that a name must be used as an address before a question can use it for its owner."""
 
 MAX_QUESTION = 2_000
-"""Characters of a question; a longer one is a document, whose beginning says what it is about."""
+"""The most characters of a question; a longer one is a document, whose beginning says what it is about."""
 
 
 LOOKED_AT, LOOKED_INTO = 10, 2_000
-"""The best turns whose terms widen a question, and the characters of each."""
+"""The number of best turns whose terms expand a question, and the most characters read of each."""
 
 ADDED, SHARE = 20, 0.15
-"""Terms that are added, and what the most telling of them counts beside a term of the question."""
+"""The most terms that are added, and the weight of the best of them relative to a term of the question."""
 
 MAX_TOLD = 40
-"""Terms whose postings are read to choose from."""
+"""The most terms whose postings are read to choose from."""
 
 SHORT = 6
-"""Terms of a turn that count as if they were so many, if they are fewer."""
+"""The minimum length of a turn in terms; a shorter turn counts as this long."""
 
 
 class Scanned(NamedTuple):
-    """What the words of a question lead to."""
+    """The postings and the candidates that the words of a question lead to."""
 
     lists: dict[str, array[int]]
     idf: Mapping[str, float]
@@ -95,7 +95,7 @@ def _answers(
     meaning: Meaning | None = None,
     similar: Similarities | None = None,
 ) -> Operation[list[Recollection]]:
-    """Return the best turns; the terms of ``known`` say nothing new about a question."""
+    """Return the best turns; ``known`` are the terms that add nothing new to the question."""
     scanned = scanned or (yield from _scanned(owner, question))
     ranking = yield from _ranking(owner, question, scanned, meaning, similar)
     texts = yield from _look_again(owner, ranking, known)
@@ -143,7 +143,7 @@ def _ranking(
 
 
 def _surroundings(owner: int, numbers: Iterable[int]) -> Operation[Surroundings]:
-    """Return the turns with some numbers, and those around them."""
+    """Return the turns with these numbers and the turns around them."""
     near = {number + offset for number in numbers for offset in range(-REACH, REACH + 1)}
     (columns,) = yield from asked("surroundings", owner=owner, numbers=sorted(n for n in near if n >= 0))
     return Surroundings(*(json.loads(f"[{column or ''}]") for column in columns))
@@ -152,7 +152,7 @@ def _surroundings(owner: int, numbers: Iterable[int]) -> Operation[Surroundings]
 def _look_again(
     owner: Owner, ranking: Ranking, known: Collection[str]
 ) -> Operation[dict[int, tuple[Any, ...]]]:
-    """Add what turns score for the telling terms of the best; return the rows of those."""
+    """Add the scores for the most distinctive terms of the best turns; return the rows of these turns."""
     best = ranking.best()[:LOOKED_AT]
     texts = yield from _texts(owner.id, [number for number, _ in best])
     told = _told({number: row[-1] for number, row in texts.items()}, known, best)
@@ -160,7 +160,7 @@ def _look_again(
     rare = {
         term: idf(len(numbers), owner.size)
         for term, numbers in lists.items()
-        if len(numbers) > 1  # one that only this turn has leads nowhere
+        if len(numbers) > 1  # a term that only this turn has leads nowhere
     }
     telling = nlargest(ADDED, ((told[term] * value, term) for term, value in rare.items()))
     for weight, term in telling:
@@ -171,7 +171,7 @@ def _look_again(
 def _told(
     texts: Mapping[int, str], known: Collection[str], best: Sequence[tuple[int, float]]
 ) -> dict[str, float]:
-    """Return the new terms that turns use most, by their share of the turn and its score."""
+    """Return the new terms that the best turns use most, by their share of a turn and its score."""
     weights = defaultdict[str, float](float)
     for number, score in best:
         found = terms(texts.get(number, "")[:LOOKED_INTO])

@@ -1,4 +1,4 @@
-"""Signs of a turn that say how good an answer it can be, read once when it is stored.
+"""Signs that show how good an answer a turn can be, detected once when it is stored.
 
 A turn that reports something ("I went …", a name, a date, a number) answers more questions than one
 that comments or asks. The signs are cheap patterns, and each only nudges a score.
@@ -22,9 +22,9 @@ class Sign(IntFlag):
     EVENT = 8
     NAME = 16
     FACT = 32
-    """A fact that holds comes from it."""
+    """The turn is the source of a fact that holds."""
     ENDED = 64
-    """A fact that no longer holds comes from it."""
+    """The turn is the source of a fact that no longer holds."""
 
 
 _TIME = re.compile(
@@ -51,7 +51,7 @@ _NAME = re.compile(
 
 
 def signs(text: str, authors: frozenset[str] = frozenset()) -> Sign:
-    """Return the signs of a turn; the names of ``authors`` (in lower case) are addresses, not names."""
+    """Return the signs of a turn; names of ``authors`` (in lower case) count as addresses, not as names."""
     found = Sign.NONE
     if text.rstrip().endswith(("?", "？")):
         found |= Sign.QUESTION

@@ -1,7 +1,7 @@
-"""Memory in an SQLite file: one thread that writes, one that reads, and nothing left of what was deleted.
+"""Memory in an SQLite file: one thread writes, one thread reads, and nothing is left of deleted rows.
 
-The file is private to its owner and belongs to this engine alone: one of another program is refused. Many
-processes may open it. Without a path the memory is in this process and ends with it.
+The file is private to its owner and belongs to this engine alone: a database of another program is refused.
+Many processes may open it. Without a path, the memory is in this process and ends with it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SqliteDatabase:
         self._reading = ThreadPoolExecutor(1, "turnstate-memory-reader") if path else self._writing
 
     async def rows(self, name: str, /, **given: Any) -> list[tuple[Any, ...]]:
-        """Run one statement that only reads."""
+        """Run one read-only statement."""
 
         def read() -> list[tuple[Any, ...]]:
             return list(self._reader.execute(_SQL[name], _plain(given)))
@@ -58,7 +58,7 @@ class SqliteDatabase:
         return await self._run(self._reading, read)
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
-        """Run an operation that only reads in one transaction, which waits for no writer."""
+        """Run a read-only operation in one transaction, which never waits for a writer."""
 
         def read() -> T:
             with self._reader:
@@ -129,7 +129,7 @@ def _driven(operation: Operation[T], connection: apsw.Connection) -> T:
 
 
 def _plain(given: dict[str, Any]) -> dict[str, Any]:
-    """Write lists as JSON, the form in which SQLite takes them."""
+    """Encode lists as JSON, the form that the SQLite statements take."""
     return {name: json.dumps(value) if isinstance(value, list) else value for name, value in given.items()}
 
 

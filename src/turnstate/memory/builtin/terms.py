@@ -1,10 +1,10 @@
-"""Text as the terms that memory is found by: stems of words, and pairs of characters without spaces.
+"""Splits text into the terms that memory is found by: word stems, or character pairs without spaces.
 
-`search_terms` finds a message that contains all the words asked for. Memory answers questions, so it
-needs less and more: words that every sentence has are left out, "moved" is found by "move", and each
-occurrence counts. Stems are those of SQLite's Porter tokenizer, which runs at the speed of C. Japanese,
-Chinese, Korean and Thai become overlapping pairs of characters; pairs that only hold a sentence together,
-such as です or 了吗, are left out. A Han character is also a term alone, since it is often a word.
+`search_terms` finds a message that contains all the words of a query. Memory answers questions, which is
+different: words that are in every sentence are left out, "moved" is found by "move", and each occurrence
+counts. Stems come from SQLite's Porter tokenizer, which runs at the speed of C. Japanese, Chinese, Korean
+and Thai become overlapping pairs of characters; pairs that are only grammar, such as です or 了吗, are left
+out. A Han character is also a term by itself, since it is often a word.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import apsw
 __all__ = ["MAX_TEXT", "is_dense", "stem", "terms", "words"]
 
 MAX_TEXT = 16_000
-"""Characters of a message that are kept and indexed; what is beyond is dumps, which bury the rest."""
+"""The most characters kept and indexed of a message; anything beyond is a dump, which buries the rest."""
 
 LONGEST = 40
-"""Characters of a term; longer ones are keys and hashes, and their beginning suffices."""
+"""The most characters of a term; longer ones are keys and hashes, whose beginning suffices."""
 
 _DENSE = (
     "\u3005\u3007\u3041-\u3096\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -42,7 +42,7 @@ us ve very was we were what when where which who whom whose why will with would 
 """
 
 _GLUE = frozenset("のはがをにへとでもやかねよなだのですますたてしいるれらあこそどんくさけせばまりきっうおわ")
-"""Hiragana of particles and endings: a pair of two of them is grammar."""
+"""Hiragana of particles and endings; a pair of them is grammar."""
 
 _STOP_HAN = frozenset(
     "的了是在我你他她它们这那有和与吗呢吧啊呀嘛也都就还很把被让给对从到会能要不没什么怎哪谁个之其"
@@ -50,7 +50,7 @@ _STOP_HAN = frozenset(
 
 
 def terms(text: str) -> list[str]:
-    """Return the terms of a text in order; a term that occurs twice is there twice."""
+    """Return the terms of a text in order; a term that occurs twice is listed twice."""
     text = text[:MAX_TEXT]
     if text.isascii():
         return _stems(text)
@@ -68,12 +68,12 @@ def stem(word: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in lower case, without any left out."""
+    """Return all words of a text in lower case; none are left out."""
     return _WORD.findall(normalize("NFKC", text[:MAX_TEXT]).lower())
 
 
 def is_dense(text: str) -> bool:
-    """Return True if a text is written in a script without spaces, or has a word of one."""
+    """Return True if a text has characters of a script without spaces."""
     return not text.isascii() and _RUN.search(text) is not None
 
 
@@ -97,7 +97,7 @@ def _is_glue(pair: tuple[str, str]) -> bool:
 
 
 class _Porter(threading.local):
-    """A tokenizer for each thread: a connection of SQLite is not for two at once."""
+    """A tokenizer for each thread, because two threads cannot use an SQLite connection together."""
 
     def __init__(self) -> None:
         self.connection = apsw.Connection("")

@@ -1,7 +1,7 @@
-"""A user's memory as lines of JSON, out and in: everything but vectors, which are made again.
+"""Exports and imports a user's memory as lines of JSON: everything but vectors, which are computed again.
 
-The first line says what it is; then come the turns, in order, and the facts with their sources. Reading is
-strict: a line that is not understood is an error that names it, and nothing is imported.
+The first line says whose memory it is; then come the turns, in order, and the facts with their sources.
+Reading is strict: an invalid line raises an error that names it, and nothing is imported.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ async def exported(database: Database, user: User, owner: int) -> AsyncIterator[
 
 
 def parsed(lines: Iterable[bytes]) -> tuple[list[tuple[str, list[MessageDraft]]], list[Fact]]:
-    """Return the turns of an export, those of a session together, and its facts."""
+    """Return the turns of an export, grouped by session, and its facts."""
     known = list(_lines(lines))
     turns = (line for line in known if isinstance(line, TurnLine))
     sessions = [

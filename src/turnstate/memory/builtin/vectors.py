@@ -1,11 +1,11 @@
 """Vectors of a user's turns in memory, and how near each is to a question.
 
-A turn is compared alone and together with its neighbors: the average of the vectors around it stands for
-what is being spoken about. The average needs no second matrix: its similarity is the sum of the neighbors'
-own similarities, discounted with distance, over one stored length for each turn.
+A turn is compared by itself and together with its neighbors: the average of the vectors around it represents
+the topic of the conversation. The average needs no second matrix: its similarity is the sum of the
+neighbors' own similarities, discounted by distance, divided by one stored length per turn.
 
-A turn that says several things is near to no question about one of them. So the vectors of its passages are
-stored behind its own; only those of the candidates are read, and the nearest passage counts for the turn.
+A turn that says several things is not near a question about one of them. So the vectors of its passages are
+stored after its own; they are read only for candidates, and the nearest passage counts for the turn.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ REACH = 3
 DISCOUNT = 0.5
 
 MAX_BYTES = 512_000_000
-"""Of all vectors that a process keeps in memory; those that were not used for longest leave."""
+"""The most bytes of vectors that a process keeps in memory; the least recently used are dropped."""
 
 Array = NDArray[np.float32]
 
 
 def packed(*vectors: Sequence[float]) -> bytes:
-    """Return vectors as bytes, one after the other: two for each number, each vector of length 1."""
+    """Return vectors as bytes, one after the other: scaled to length 1, two bytes for each number."""
     numbers = np.asarray(vectors, np.float32)
     lengths = np.linalg.norm(numbers, axis=1, keepdims=True)
     return (numbers / np.where(lengths > 0, lengths, 1)).astype(np.float16).tobytes()
@@ -47,7 +47,7 @@ class Vectors:
 
     @property
     def size(self) -> int:
-        """Bytes in memory."""
+        """The size in memory, in bytes."""
         return int(self._matrix.nbytes)
 
     def extend(self, rows: Sequence[tuple[int, int, bytes]]) -> None:
@@ -59,7 +59,7 @@ class Vectors:
         added = np.frombuffer(b"".join(bytes(row[2]) for row in rows), np.float16).astype(np.float32)
         matrix = added.reshape(len(rows), -1)
         if self._matrix.shape[1] not in (0, matrix.shape[1]):
-            return  # of another model under the same name
+            return  # vectors of another model with the same name
         known = self._matrix.reshape(-1, matrix.shape[1])
         self._matrix = np.concatenate([known, matrix])
         self._numbers = np.concatenate([self._numbers, np.array([row[0] for row in rows], np.int64)])
@@ -68,7 +68,7 @@ class Vectors:
         self._lengths = np.concatenate([self._lengths[:start], self._lengths_from(start)])
 
     def _lengths_from(self, start: int) -> Array:
-        """Return the lengths of the averages of turns from a place on."""
+        """Return the lengths of the averages, from the turn at ``start`` on."""
         begin = max(0, start - REACH)
         part = self._matrix[begin:]
         total = part.copy()
@@ -80,7 +80,7 @@ class Vectors:
         return np.maximum(lengths, np.float32(1e-6))
 
     def _joined(self, distance: int) -> NDArray[np.bool_]:
-        """Return for each turn whether the one at a distance after it is its neighbor."""
+        """Return for each turn whether the one at this distance after it is its neighbor."""
         follows = self._numbers[distance:] - self._numbers[:-distance] == distance
         joined: NDArray[np.bool_] = follows & (self._sessions[distance:] == self._sessions[:-distance])
         return joined
@@ -88,7 +88,7 @@ class Vectors:
     def similarities(self, question: Sequence[float]) -> Similarities:
         """Return the similarity of every turn to a question."""
         asked: Array = np.array(question, np.float32)
-        if self._matrix.shape[1] != len(asked):  # none, or those of another model under the same name
+        if self._matrix.shape[1] != len(asked):  # no vectors, or those of another model with the same name
             nothing: Array = np.zeros(0, np.float32)
             return Similarities(asked, np.zeros(0, np.int64), nothing, nothing)
         asked /= max(float(np.linalg.norm(asked)), 1e-6)
@@ -113,14 +113,14 @@ class Similarities(NamedTuple):
     around: Array
 
     def best(self, most: int) -> list[int]:
-        """Return the most similar turns, in no order."""
+        """Return the most similar turns, in no particular order."""
         if not len(self.numbers):
             return []
         places = np.argpartition(-(self.alone + self.around), min(most, len(self.numbers)) - 1)[:most]
         return [int(number) for number in self.numbers[places]]
 
     def of(self, rows: Sequence[tuple[int, bytes]]) -> dict[int, float]:
-        """Return the similarities of some turns by their nearest passages: numbers, and vectors as bytes."""
+        """Return the similarities of turns by their nearest passages; a row is a number and its vectors."""
         width = 2 * len(self.asked)
         rows = [row for row in rows if row[1] and not len(row[1]) % width]
         if not rows or not len(self.numbers):
@@ -129,7 +129,7 @@ class Similarities(NamedTuple):
         starts = np.cumsum(counts) - counts
         vectors = np.frombuffer(b"".join(bytes(row[1]) for row in rows), np.float16).astype(np.float32)
         near = np.einsum("ij,j->i", vectors.reshape(-1, len(self.asked)), self.asked)
-        near[starts[counts > 1]] = 0  # of the whole turn
+        near[starts[counts > 1]] = 0  # the vector of the whole turn does not count
         nearest = _scaled(np.maximum.reduceat(near, starts))
         numbers = np.array([row[0] for row in rows])
         places = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
@@ -146,7 +146,7 @@ def _scaled(scores: Array) -> Array:
 
 
 class VectorCache:
-    """The vectors of the users who were asked for last."""
+    """The vectors of the users whose memories were searched last."""
 
     def __init__(self) -> None:
         self._kept = OrderedDict[int, Vectors]()

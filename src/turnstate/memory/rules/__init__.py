@@ -1,12 +1,12 @@
-"""Extraction by rules: what a user says of themselves, found by patterns, without a model.
+"""Extraction by rules: patterns find what users say about themselves, without a model.
 
     "We finally moved to Porto in March."   home: Porto
     "先月から大阪に住んでいます。"             home: 大阪
     "我最喜欢的颜色是蓝色。"                  preference, favorite 颜色: 蓝色
 
-The rules of a language are patterns over sentences, one module for each: English, Japanese, Chinese. They
-prefer to miss a fact over inventing one. Only what the user says is read, never what an assistant or a tool
-says, and nothing that looks like a secret becomes a fact.
+Rules are patterns over sentences, with one module for each language: English, Japanese, Chinese. They would
+rather miss a fact than invent one. Only the user's messages are read, never those of an assistant or a tool,
+and nothing that looks like a secret becomes a fact.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _KANA = range(0x3041, 0x30FF)
 _HAN = range(0x3400, 0xA000)
 
 MAX_READ = 8_000
-"""Characters of a message that are read: what is longer was pasted, and is not about the user."""
+"""The most characters read of a message; the rest of a longer one was pasted, and is not about the user."""
 
 
 class RuleExtractor:
     """Finds claims without a model."""
 
     async def claims(self, messages: Sequence[Said]) -> list[Claim]:
-        """Return what the users among the authors say of themselves."""
+        """Return what users say about themselves in their messages."""
         return [claim for said in messages if said.role == "user" for claim in claims_in(said)]
 
 

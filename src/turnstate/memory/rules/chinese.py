@@ -1,4 +1,4 @@
-"""What Chinese speakers say of themselves."""
+"""Rules for what Chinese speakers say about themselves."""
 
 from __future__ import annotations
 

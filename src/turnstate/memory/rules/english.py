@@ -1,4 +1,4 @@
-"""What English speakers say of themselves."""
+"""Rules for what English speakers say about themselves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WHO = (
 _NOT_PLACES = r"(?!(?-i:I|My|This|That|It|A|An|Next|Another)\b)"
 
 ENGLISH: tuple[Rule, ...] = (
-    # Who somebody is
+    # Who the user is
     rule("name", rf"\bmy name(?:'s| is){_FILL} (?P<value>{_NAME})", "name"),
     rule("name", rf"\b(?:you can |please |just )?call me (?P<value>{_NAME})", "name"),
     rule(
@@ -130,7 +130,7 @@ ENGLISH: tuple[Rule, ...] = (
         rf"\bI (?:no longer (?:like|love|enjoy)|don't (?:like|love|enjoy)) (?P<value>{_REST})(?: any ?more)?{_END}",
         denies=True,
     ),
-    # Decisions, notes, open matters
+    # Decisions, notes, open tasks
     rule(
         "decision",
         r"\b(?:I|we)(?:'ve| have)?(?: just| now| finally)* (?:decided|agreed|settled) (?:to|on|that|against) (?P<value>[^.!?\n]{3,150})",

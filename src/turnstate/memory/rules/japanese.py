@@ -1,4 +1,4 @@
-"""What Japanese speakers say of themselves. Without spaces, the particle after a word tells where it ends."""
+"""Rules for what Japanese speakers say about themselves; a particle shows where the word before it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rule: a pattern over a sentence, and the kind of fact that a match is."""
+"""A rule: a pattern over a sentence, and the kind of fact that it finds."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["Rule", "rule", "sentences"]
 _ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 MAX_SENTENCE = 400
-"""Characters of a sentence; what is longer is a list or a log."""
+"""The most characters of a sentence; anything longer is a list or a log."""
 
 
 class Rule(NamedTuple):
-    """A pattern whose group ``value`` is what is claimed, and ``slot`` what it is a value of."""
+    """A pattern whose group ``value`` matches the claimed value, and ``slot`` what it is a value of."""
 
     kind: FactKind
     pattern: str
     slot: str = ""
     denies: bool = False
     prefix: str = ""
-    """Stands before the value: what is disliked is not what is liked."""
+    """Text to put before the value, so that a dislike differs from a like."""
 
     def matches(self, sentence: str) -> Iterator[tuple[str, str]]:
         """Yield the value and the slot of each match."""
@@ -38,18 +38,18 @@ class Rule(NamedTuple):
 
 
 def rule(kind: FactKind, pattern: str, slot: str = "", *, denies: bool = False, prefix: str = "") -> Rule:
-    """Return a rule; the pattern is matched without regard to case."""
+    """Return a rule; its pattern ignores case."""
     return Rule(kind, pattern, slot, denies, prefix)
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern when it is first used: all of them take a fifth of a second."""
+    """Compile a pattern on first use, because compiling all of them takes a fifth of a second."""
     return re.compile(pattern, re.IGNORECASE)
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a text, without those that are too long to be one."""
+    """Return the sentences of a text, except those that are too short or too long to be one."""
     found = (sentence.strip() for sentence in _ENDS.split(text))
     return [sentence for sentence in found if 3 <= len(sentence) <= MAX_SENTENCE]
 

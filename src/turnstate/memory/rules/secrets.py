@@ -1,4 +1,4 @@
-"""What looks like a secret: keys, tokens, passwords, card numbers. It never becomes a fact."""
+"""Detects text that looks like a secret: keys, tokens, passwords, card numbers. It never becomes a fact."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_secret(text: str) -> bool:
 
 
 def _is_card(digits: str) -> bool:
-    """Return True if the last digit is the checksum of the others, as on a card."""
+    """Return True if the last digit is the checksum (Luhn) of the others, as on a card."""
     total = 0
     for place, digit in enumerate(reversed(digits)):
         number = int(digit) * (2 if place % 2 else 1)
