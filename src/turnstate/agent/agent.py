@@ -5,8 +5,8 @@
 
 Every step is durable before the next begins, so a run can end at any moment, by cancellation or with the
 process, and leaves a valid history. `resume` continues from there: a call that was not started is run; one
-that was started is run again only if its tool is idempotent, and otherwise gets an error result that says
-that it may have run. So a tool that is not idempotent runs at most once.
+that was started is run again only if its tool is idempotent. Otherwise it gets an error result that says
+that it may have run, so a tool that is not idempotent runs at most once.
 
 A reply is saved when it is complete. If the model's stream breaks off, nothing of it is saved, the prompt
 stays pending, and `resume` asks again.
@@ -54,8 +54,8 @@ __all__ = ["Agent"]
 class Agent:
     """Runs turns of one session with one model.
 
-    With ``checkpoints`` of the session and of the tools' workspace, every tool that changed files and every
-    such turn can be restored, files and conversation together.
+    With ``checkpoints``, which must belong to this session and to the tools' workspace, files and
+    conversation can be restored together to the point after any tool or turn that changed files.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Agent:
         return self._run(words, key)
 
     def resume(self) -> AsyncGenerator[AgentEvent, None]:
-        """Continue what an interrupted run left; if nothing is left, only `Ended` is yielded."""
+        """Continue an interrupted run; if nothing is left to do, only `Ended` is yielded."""
         return self._run(None, None)
 
     async def _run(self, words: str | Message | None, key: str | None) -> AsyncGenerator[AgentEvent, None]:
@@ -113,7 +113,7 @@ class Agent:
 
 
 class _Run:
-    """One run: what it has used, and what it did last."""
+    """One run of an agent: its spending and its last reply."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent, self._hooks, self._files = agent, agent.hooks, agent._files
@@ -167,11 +167,11 @@ class _Run:
         yield self.ended("rounds", f"the limit of {limits.rounds} requests is reached")
 
     async def _window(self, turn: Turn) -> Window | None:
-        """Return what is to be sent now, with the tools that there are now."""
+        """Return the window to send now, with the current tools."""
         return await turn.window(model=self._agent.model.name, tools=await self._agent.tools.refresh())
 
     async def _settle(self, turn: Turn) -> AsyncGenerator[AgentEvent, None]:
-        """Run the calls that an earlier process left, or answer those that may have run."""
+        """Run the calls that an interrupted run left open; those that may have run get an error result."""
         if kept := await self._files.resumed():
             yield kept
         again = list[ToolCallRequest]()
@@ -190,7 +190,7 @@ class _Run:
                 yield event
 
     async def _ask(self, turn: Turn, window: Window, number: int) -> AsyncGenerator[AgentEvent, None]:
-        """Send the request and save the reply; one that the provider finds too long is compacted once."""
+        """Send the request and save the reply; if the provider finds it too long, compact and retry once."""
         for attempt in (1, 2):
             if cut := window.pending_cut:
                 told = {"turnstate.messages": len(cut.evicted), "turnstate.tokens": window.tokens}
@@ -223,7 +223,7 @@ class _Run:
         if self._hooks.after_reply:
             try:
                 message = await self._hooks.after_reply(message) or message
-            except Stop as stop:  # what was said is saved all the same
+            except Stop as stop:  # the reply is saved anyway
                 stopped = stop
         self._calls = await turn.reply(message, usage=usage)
         self._last = message
@@ -251,7 +251,7 @@ class _Run:
                 if isinstance(event, TextDelta | ReasoningDelta | Retried):
                     yield event
         finally:
-            if isinstance(stream, AsyncGenerator):  # a run that is left gives the connection back
+            if isinstance(stream, AsyncGenerator):  # an abandoned run releases its connection
                 await stream.aclose()
 
     def _received(self, reply: Reply) -> tuple[Message, Usage | None]:
@@ -274,13 +274,13 @@ class _Run:
     async def _use_tools(
         self, turn: Turn, calls: Sequence[ToolCallRequest]
     ) -> AsyncGenerator[AgentEvent, None]:
-        """Run calls side by side, and save each result as it finishes."""
+        """Run calls concurrently and save each result as it arrives."""
         if not calls:
             return
         tools = self._agent.tools
         by_id = {call.id: call for call in calls}
         ready = dict[CallId, ToolCallResult]()
-        if self._hooks.before_tool:  # before anything is noted as started, since a hook may stop the run
+        if self._hooks.before_tool:  # before any call is recorded as started, since a hook may stop the run
             given = [await self._hooks.before_tool(call) for call in calls]
             ready = {call.id: one for call, one in zip(calls, given, strict=True) if one is not None}
         left = [call for call in calls if call.id not in ready]

@@ -1,4 +1,4 @@
-"""What an agent reports while it runs: typed events that a user interface can follow."""
+"""Events: what an agent reports while it runs, typed so that a user interface can follow it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RequestStarted(Value, frozen=True, kw_only=True, tag="request", tag_field=
 
 
 class ReplySaved(Value, frozen=True, kw_only=True, tag="reply", tag_field="event"):
-    """The model's reply is in the log, with why it ended, and the usage that the provider reported."""
+    """The model's reply is in the log; ``reason`` says why it ended, ``usage`` comes from the provider."""
 
     message: Message
     reason: FinishReason = "stop"
@@ -59,20 +59,20 @@ class ToolFinished(Value, frozen=True, kw_only=True, tag="tool_finished", tag_fi
 
 
 class CheckpointSaved(Value, frozen=True, kw_only=True, tag="checkpoint", tag_field="event"):
-    """The files and the conversation of this moment can be restored under a label."""
+    """A checkpoint was saved: ``label`` restores the files and the conversation of this moment."""
 
     label: str
     tool: str | None = None
 
 
 class CheckpointFailed(Value, frozen=True, kw_only=True, tag="checkpoint_failed", tag_field="event"):
-    """No checkpoint could be taken, and why; the run goes on."""
+    """No checkpoint could be taken; ``text`` says why. The run continues."""
 
     text: str
 
 
 class Compacted(Value, frozen=True, tag="compacted", tag_field="event"):
-    """The provider found the request too long, so the conversation was compacted; it is sent again."""
+    """The provider found the request too long, so the conversation was compacted and is sent again."""
 
     outcome: Compaction
 

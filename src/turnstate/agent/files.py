@@ -1,9 +1,10 @@
-"""The files of an agent: whose lines they are, and checkpoints, both kept in step with the conversation.
+"""The files of an agent: line tracking and checkpoints, kept in step with the conversation.
 
-The line tracker is part of the conversation's state, and so are checkpoints. A run appends to the log, so the
-state catches up before each of them is written. What a tool read or wrote is recorded before its result is
-saved: after a crash the tracker knows every file that a result speaks of. A checkpoint is taken after the
-result, so that restoring it brings the result back together with the files.
+The line tracker, which knows who wrote which line, is part of the conversation's state, and so are
+checkpoints. A run appends to the log, so the state catches up before either is written. What a tool read or
+wrote is recorded before its result is saved: after a crash the tracker knows every file that a result
+mentions. A checkpoint is taken after the result is saved, so restoring it brings back the result together
+with the files.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from .events import CheckpointFailed, CheckpointSaved
 __all__ = ["AgentFiles"]
 
 ATTEMPTS = 5
-"""Writes that are tried while another task, such as a summary in the background, writes to the log."""
+"""How often a write is tried while another task, such as a background summary, writes to the log."""
 
 
 class AgentFiles:
-    """The line tracker and the checkpoints of one agent; without a workspace there are none."""
+    """The line tracker and the checkpoints of one agent; there is no tracker without a workspace."""
 
     def __init__(self, session: Session, tools: ToolManager, checkpoints: CheckpointManager | None) -> None:
         self._session, self._tools, self._checkpoints = session, tools, checkpoints
@@ -42,22 +43,22 @@ class AgentFiles:
             raise InputError(f"the checkpoints are of {tree}, and the tools work in {self._root}")
 
     async def begin(self) -> None:
-        """Load the state of the conversation, or let it catch up with what was said since."""
+        """Load the state of the conversation, or let it catch up with the log."""
         if self._checkpoints is not None:
             self._state, self.tracking = self._checkpoints.state, self._checkpoints.lines
         elif self._state is None and self._root is not None:
             self._state = await self._session.conversation()
             self.tracking = LineTracking(self._state, self._root)
         if self._state is not None:
-            await self._commit(self._state)  # also what a run that was cancelled had not written
+            await self._commit(self._state)  # also writes what a cancelled run had not
 
     async def record(self) -> None:
-        """Write what the line tracker has learned."""
+        """Save the line tracker if it has changed."""
         if self._state is not None and self._state.file_line_tracker != self._state.head.trackers:
             await self._commit(self._state)
 
     async def tool_finished(self, call: ToolCallRequest) -> CheckpointSaved | CheckpointFailed | None:
-        """Take a checkpoint if a tool changed files; call it when its result is saved."""
+        """Take a checkpoint if the tool may have changed files; call this once its result is saved."""
         return await self._take(call) if self._may_change(call) else None
 
     async def resumed(self) -> CheckpointSaved | CheckpointFailed | None:
@@ -89,7 +90,7 @@ class AgentFiles:
                 taken = await self._checkpoints.tool_finished(call.name, call=call.id)
             else:
                 taken = await self._checkpoints.turn_finished(_asked(state))
-        except Conflict:  # the checkpoint is in the state, and another task was quicker
+        except Conflict:  # another task wrote first; the checkpoint is still in the state
             await self._commit(state)
             taken = state.head.checkpoints[-1][1]
         except CheckpointError as error:
@@ -109,5 +110,5 @@ class AgentFiles:
 
 
 def _asked(state: ConversationState) -> str:
-    """Return the newest words of the user."""
+    """Return the text of the user's newest message."""
     return next((one.text for one in reversed(state.head.messages) if one.role == "user"), "")

@@ -1,7 +1,7 @@
-"""Hooks: functions that see each step of an agent before and after it, and may change or stop it.
+"""Hooks: functions that run before and after each step of an agent and may change or stop it.
 
-Each hook is optional. One that returns None changes nothing; one that raises `Stop` ends the run at that
-point, with everything saved that had happened.
+Each hook is optional. A hook that returns None changes nothing; one that raises `Stop` ends the run at that
+point, and everything that happened before is saved.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class Stop(TurnstateError):
 
 
 class Hooks(Struct, frozen=True, kw_only=True):
-    """What to call at each step: with the request, the reply, a call and its result."""
+    """Functions to call at each step: before a request, after a reply, before and after a tool."""
 
     before_request: Callable[[ModelRequest], Awaitable[ModelRequest | None]] | None = None
     after_reply: Callable[[Message], Awaitable[Message | None]] | None = None
-    """May return another reply, which is saved in its place."""
+    """May return another reply, which is saved instead."""
     before_tool: Callable[[ToolCallRequest], Awaitable[ToolCallResult | None]] | None = None
-    """May return the result itself; the tool is then not run."""
+    """May return a result; the tool is then not run."""
     after_tool: Callable[[ToolCallRequest, ToolCallResult], Awaitable[ToolCallResult | None]] | None = None
-    """May return another result, which is saved in its place."""
+    """May return another result, which is saved instead."""

@@ -1,8 +1,9 @@
-"""Limits of a run: when it ends although the model would go on, and what it has used until then.
+"""Limits of a run: when it ends although the model would go on, and how much it has used so far.
 
-Tokens are those that the provider reports, or else those that we counted for the request. Cost is what the
-provider reports, or else follows from the prices that you give: prices change, so none are built in. If
-neither is known, a limit of cost ends the run, since nobody could say whether it is reached.
+Tokens are counted as the provider reports them; if it reports none, the tokens of the request are counted
+locally. Cost is what the provider reports, or else is computed from the prices that you give: prices change,
+so none are built in. If neither is known, a cost limit ends the run, since no one could say whether it has
+been reached.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MILLION = 1_000_000
 
 
 class Prices(Struct, frozen=True, kw_only=True):
-    """What a million tokens cost; ``cached`` is for the part of the input that was cached."""
+    """Prices of a million tokens; ``cached`` is for the part of the input that was cached."""
 
     input: float
     output: float
@@ -42,16 +43,16 @@ class Prices(Struct, frozen=True, kw_only=True):
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """When a run ends although the model would go on."""
+    """Limits that end a run although the model would go on."""
 
     rounds: int = 100
-    """Requests of one run."""
+    """Maximum number of requests in one run."""
     repeats: int = 3
-    """Rounds in a row that make exactly the same calls and get exactly the same results."""
+    """Consecutive rounds with exactly the same calls and the same results after which the run ends."""
     tokens: int | None = None
-    """Tokens of one run, requests and replies, as the provider reports them or else as we count them."""
+    """Maximum tokens of one run, requests and replies, as reported by the provider or else counted here."""
     cost: float | None = None
-    """Cost of one run, as the provider reports it or else by the ``prices``."""
+    """Maximum cost of one run, as the provider reports it or else computed from ``prices``."""
     prices: Prices | None = None
 
     def __post_init__(self) -> None:
@@ -64,7 +65,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Spending:
-    """What one run has used."""
+    """The tokens and the cost of one run so far."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -85,7 +86,7 @@ class Spending:
             self._priced = False
 
     def exhausted(self) -> tuple[EndReason, str] | None:
-        """Return which limit was reached, and in words; None if the run may go on."""
+        """Return the limit that was reached and a message about it; None if the run may go on."""
         tokens, cost = self._limits.tokens, self._limits.cost
         if tokens is not None and self._tokens >= tokens:
             return "tokens", f"{self._tokens:,} of {tokens:,} tokens are spent"
@@ -96,7 +97,7 @@ class Spending:
         return None
 
     def repeats(self, calls: Sequence[ToolCallRequest], results: Sequence[ToolCallResult]) -> bool:
-        """Add a round, and return True if the last ones made the same calls and got the same results."""
+        """Add a round; return True if the last `Limits.repeats` rounds had the same calls and results."""
         asked = tuple((call.name, repr(call.args)) for call in calls)
         said = tuple(sorted((repr(one.result), one.is_error) for one in results))
         self._rounds.append((asked, said))

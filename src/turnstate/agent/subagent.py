@@ -1,10 +1,9 @@
 """Sub-agents: an agent that another agent calls as a tool.
 
-A call gets a session of its own, and the last reply there is its result. The id of that session follows
-from the call, so a call that was interrupted and is run again resumes its session: nothing in it is done
-twice. The sessions name each other, in the state of the one that called (namespace ``subagents``) and in the
-metadata of the one that was called. A sub-agent is cancelled with the agent that called it, and resumed with
-it.
+Each call gets its own session, and the last reply in it is the result of the call. The id of that session is
+derived from the call, so a call that was interrupted and is run again resumes its session: nothing in it is
+done twice. The two sessions link to each other: the caller's in its state (namespace ``subagents``), the
+sub-agent's in its metadata. A sub-agent is cancelled and resumed together with the agent that called it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ TIMEOUT = 3_600.0
 """Seconds that a sub-agent may take."""
 
 MAX_DEPTH = 4
-"""Agents that call one another, the first one included."""
+"""Maximum depth of agents that call one another, including the first one."""
 
 LONGEST_ID = 160
 NAMESPACE = "subagents"
@@ -51,7 +50,7 @@ def subagent(
     hooks: Hooks | None = None,
     timeout: float = TIMEOUT,
 ) -> Tool:
-    """Return a tool that runs an agent in a session of its own and returns what it said last."""
+    """Return a tool that runs an agent in a session of its own and returns its last reply."""
     check_kind("subagent(sessions)", sessions, SessionManager)
     manager = tools if isinstance(tools, ToolManager) else ToolManager(tools)
 
@@ -77,7 +76,7 @@ def subagent(
 
 
 async def _linked(sessions: SessionManager, context: ToolContext, system: str | None) -> Session:
-    """Return the session of a call, created if the call has not run before, with links in both directions."""
+    """Open or create the session of a call, and link it with its parent in both directions."""
     parent, call = context.session, context.call
     if parent is None:
         raise InputError("a sub-agent needs the session of the agent that calls it")
@@ -96,7 +95,7 @@ async def _linked(sessions: SessionManager, context: ToolContext, system: str | 
 
 
 def _id(parent: str, call: str) -> str:
-    """Return the id of the session of a call, the same whenever the call is run."""
+    """Return the id of a call's session; it is the same every time the call is run."""
     id = f"{parent}.{call}"
     return id if len(id) <= LONGEST_ID else f"{hashlib.sha256(parent.encode()).hexdigest()[:32]}.{call}"
 

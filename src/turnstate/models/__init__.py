@@ -1,4 +1,4 @@
-"""Models: the port, the values that pass through it, and the models of providers behind it."""
+"""Models: the port, the values that pass through it, and the adapters for providers."""
 
 from __future__ import annotations
 

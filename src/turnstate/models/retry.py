@@ -1,8 +1,9 @@
-"""What an error of a provider's SDK means: whether to send the request again, when, and what to tell.
+"""Retries: what an error of a provider's SDK means, whether and when to send the request again.
 
-The SDKs share no errors, so they are read by what they carry: an HTTP status, headers, the code of an error
-that arrived inside a stream. A rate limit, an error of the server, a lost connection and a silent one may
-pass; the provider may say how long that takes, in seconds or as a date. What will not pass is told at once.
+The SDKs have no error classes in common, so an error is judged by what it carries: an HTTP status, headers,
+the code of an error that arrived inside a stream. A rate limit, a server error, a lost connection and a
+silent one are transient; the provider may say how long to wait, in seconds or until a date. Any other error
+is raised immediately.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _PASSING_CODES = re.compile(
     r"overloaded|rate_limit|throttl|api_error|timeout|server_?error|unavailable|modelstreamerror|modelnotready",
     re.IGNORECASE,
 )
-"""Codes of errors that providers send inside a stream, whose status has said long before that all is well."""
+"""Codes of transient errors that providers send inside a stream, after an HTTP status of success."""
 
 _LOST = ("Connection", "Connect", "Timeout", "Protocol", "Network", "ReadError", "WriteError", "Incomplete")
-"""Parts of the names of errors that mean a lost connection, in the SDKs and the libraries under them."""
+"""Parts of error class names that mean a lost connection, in the SDKs and the libraries below them."""
 
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 
@@ -47,9 +48,9 @@ class Retry(Struct, frozen=True, kw_only=True):
     first_pause: float = 0.5
     longest_pause: float = 30.0
     first_chunk: float = 120.0
-    """How long the first part of an answer may take, and each pause between two parts."""
+    """Maximum wait for the first chunk of an answer, and between two chunks."""
     deadline: float | None = None
-    """How long a request may take in all, with every attempt and pause."""
+    """Maximum time of a request in total, including every attempt and pause."""
 
     def __post_init__(self) -> None:
         check_whole("Retry.attempts", self.attempts, least=1)
@@ -59,7 +60,7 @@ class Retry(Struct, frozen=True, kw_only=True):
             check_number("Retry.deadline", self.deadline, least=0, most=86_400, above=True)
 
     def pause(self, failures: int, asked: float | None) -> float:
-        """Return how long to wait after so many failures: what the provider asked for, or twice as long."""
+        """Return the seconds to wait: what the provider asked for, or a pause that doubles per failure."""
         if asked is not None:
             return min(asked, self.longest_pause)
         pause: float = min(self.longest_pause, self.first_pause * 2 ** (failures - 1))
@@ -67,7 +68,7 @@ class Retry(Struct, frozen=True, kw_only=True):
 
 
 def is_passing(error: Exception) -> bool:
-    """Return True if an error may be gone when the request is sent again."""
+    """Return True if an error is transient: sending the request again may help."""
     if isinstance(error, TurnstateError):
         return isinstance(error, ReplyInterrupted) and not _TOO_LONG.search(str(error))
     if isinstance(error, TimeoutError | ConnectionError):
@@ -81,7 +82,7 @@ def is_passing(error: Exception) -> bool:
 
 
 def asked_pause(error: Exception) -> float | None:
-    """Return the seconds that the provider asks to wait, if it does."""
+    """Return how many seconds the provider asks to wait, or None if it does not say."""
     headers = _headers(error)
     with suppress(TypeError, ValueError):
         if "retry-after-ms" in headers:
@@ -96,13 +97,13 @@ def asked_pause(error: Exception) -> float | None:
 
 
 def failure(error: Exception, model: str, *, secret: str | None = None) -> ModelFailed:
-    """Return an error of an SDK, or of a format, as one of the model that contains no key."""
+    """Convert an error of an SDK or a format to a `ModelFailed` that does not contain the key."""
     text = f"{model}: {described(error, secret=secret)}"
     is_refused = (_status(error) or 400) in (
         200,
         400,
         413,
-    )  # not a rate limit, which is told in such words too
+    )  # not a rate limit, whose message may read the same
     if isinstance(error, ModelFailed):
         text = f"{model}: {error}"
     if is_refused and _TOO_LONG.search(str(error)):
@@ -111,7 +112,7 @@ def failure(error: Exception, model: str, *, secret: str | None = None) -> Model
 
 
 def described(error: Exception, *, secret: str | None = None) -> str:
-    """Return an error in one line: its kind, its status, and what the provider says, without a key."""
+    """Describe an error in one line, without the key: its class and the first line of its message."""
     text = (str(error).strip().splitlines() or ["no message"])[0]
     if secret:
         text = text.replace(secret, "…")
@@ -119,7 +120,7 @@ def described(error: Exception, *, secret: str | None = None) -> str:
 
 
 def _status(error: Exception) -> int | None:
-    """Return the HTTP status of an error of any SDK."""
+    """Return the HTTP status of an error from any SDK."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):  # botocore's
         return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) or None
@@ -153,7 +154,7 @@ def _headers(error: Exception) -> Mapping[str, Any]:
 
 
 def _after(value: str) -> float:
-    """Return the seconds of a ``Retry-After``: a number, or the time until a date."""
+    """Return the seconds to wait by a ``Retry-After`` header: a number, or the time until a date."""
     try:
         return max(0.0, float(value))
     except ValueError:

@@ -1,10 +1,10 @@
-"""The SDKs of providers: one function for each, which makes a client and returns a model that uses it.
+"""The SDKs of providers: one function for each, which creates a client and returns a model that uses it.
 
     openai(...)  anthropic(...)  gemini(...)  bedrock(...)  connect("name") ──► ProviderModel
 
-An SDK is imported when its function is called, and its own retries are switched off: `Retry` has them all.
-Keys are read by the SDKs from their usual environment variables unless they are given. They are never logged
-and never stored, and are removed from the texts of errors.
+An SDK is imported when its function is called. Its own retries are turned off, since `Retry` does them all.
+Unless a key is given, the SDK reads it from its usual environment variable. Keys are never logged or stored,
+and are removed from error messages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .retry import Retry
 __all__ = ["anthropic", "bedrock", "check_installed", "connect", "gemini", "openai", "provider_of"]
 
 ANTHROPIC_OUTPUT = 8_192
-"""Tokens of an answer if nothing else is said: Anthropic demands a limit."""
+"""Default limit of an answer in tokens: Anthropic requires one."""
 
 
 def openai(
@@ -41,7 +41,7 @@ def openai(
 ) -> ProviderModel:
     """Return a model of OpenAI, or of any endpoint that speaks its protocol.
 
-    The Chat Completions API is used, or the Responses API with `responses`. Options go to each request.
+    It uses the Chat Completions API, or the Responses API with `responses`. Options go into each request.
     """
     try:
         from openai import AsyncOpenAI
@@ -87,9 +87,9 @@ def openai(
 
 
 def _parsable(request: dict[str, Any]) -> dict[str, Any]:
-    """Return a request whose calls all have JSON as arguments.
+    """Return a request in which the arguments of every call are valid JSON.
 
-    OpenAI takes back what its model wrote, JSON or not; other servers parse it, and would reject the
+    OpenAI accepts what its model wrote, JSON or not. Other servers parse it, and would reject the
     conversation from then on.
     """
     if "input" in request:  # of the Responses API
@@ -129,7 +129,7 @@ def anthropic(
     retry: Retry | None = None,
     **options: Any,
 ) -> ProviderModel:
-    """Return a model of Anthropic; with `cache`, requests mark what the next ones will begin with."""
+    """Return a model of Anthropic; with `cache`, each request marks the prefixes that later ones reuse."""
     try:
         from anthropic import AsyncAnthropic
     except ImportError:
@@ -189,10 +189,10 @@ def gemini(
 def bedrock(
     model: str, *, client: Any = None, cache: bool | None = None, retry: Retry | None = None, **options: Any
 ) -> ProviderModel:
-    """Return a model on Amazon Bedrock; `client` is one of ``bedrock-runtime``, if not the default.
+    """Return a model on Amazon Bedrock; `client` is a ``bedrock-runtime`` client, if not the default one.
 
-    With `cache`, requests mark what the next ones will begin with; by default, if the id is that of a Claude
-    that takes marks.
+    With `cache`, each request marks the prefixes that later ones reuse. By default it does so if the model is
+    a Claude that accepts marks.
     """
     if client is None:
         try:
@@ -201,7 +201,7 @@ def bedrock(
             raise _missing("bedrock") from None
         from botocore.config import Config
 
-        once = Config(retries={"total_max_attempts": 1})  # `Retry` has the others
+        once = Config(retries={"total_max_attempts": 1})  # `Retry` does the others
         client = boto3.client("bedrock-runtime", config=once)
     is_cached = takes_marks(model) if cache is None else cache
 
@@ -234,8 +234,8 @@ async def _threaded(stream: Any) -> AsyncIterator[Any]:
 def connect(address: str, *, api_key: str | None = None) -> ProviderModel:
     """Return the model of an address: ``gpt-5``, ``claude-sonnet-4-5``, ``qwen3@http://localhost:11434/v1``.
 
-    After an ``@`` is the URL of an endpoint that speaks OpenAI's protocol. Without one, the name says which
-    provider has the model: Claude is Anthropic's, Gemini Google's, and any other OpenAI's.
+    An ``@`` is followed by the URL of an endpoint that speaks OpenAI's protocol. Without one, the name
+    decides the provider: Claude is Anthropic's, Gemini is Google's, and anything else is OpenAI's.
     """
     name, _, url = address.partition("@")
     if url:
@@ -250,7 +250,7 @@ def connect(address: str, *, api_key: str | None = None) -> ProviderModel:
 
 
 def provider_of(address: str) -> str:
-    """Return whose key the model of an address needs: ``openai``, ``anthropic`` or ``gemini``."""
+    """Return the provider whose key a model's address needs: ``openai``, ``anthropic`` or ``gemini``."""
     name, _, url = address.partition("@")
     if url:
         return "openai"
@@ -260,7 +260,7 @@ def provider_of(address: str) -> str:
 
 
 def check_installed(address: str) -> None:
-    """Raise `ModelFailed` if the model of an address needs a package that is not installed; load nothing."""
+    """Raise `ModelFailed` if a model's address needs a package that is not installed; import nothing."""
     provider = provider_of(address)
     for package in {"gemini": ("google", "google.genai")}.get(provider, (provider,)):
         if find_spec(package) is None:

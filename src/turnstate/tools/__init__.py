@@ -1,4 +1,4 @@
-"""Tools that an agent runs: functions as tools, built-in tools, approval, and the manager that runs calls."""
+"""Tools for agents: functions as tools, built-in tools, MCP servers, approval, and the tool manager."""
 
 from .approval import Answer, Approvals, Question, Rule
 from .command import run_command

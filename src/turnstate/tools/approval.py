@@ -1,7 +1,7 @@
-"""Approval: whether a call may run, by rules, by what the user said before, or by asking.
+"""Approval: whether a call may run, decided by rules, by earlier answers of the user, or by asking.
 
-A rule names a tool and perhaps a path, both as patterns, and says allow, ask or deny. Of the rules that
-match a call, the strictest counts, so a broad "allow" never overrides a narrow "deny". Without a rule, a
+A rule names a tool and optionally a path, both as patterns, and says allow, ask or deny. Of the rules that
+match a call, the strictest wins, so a broad "allow" never overrides a narrow "deny". Without a rule, a
 tool that changes nothing runs, and the user is asked about any other. An answer can be remembered for the
 session, for the project (the folder), or always. The last two are kept in the installation's own folder,
 never in the workspace: a project cannot approve itself.
@@ -35,7 +35,7 @@ _FILE = "approvals.json"
 class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A decision for the calls of a tool; ``path`` limits it to calls that name a matching path.
 
-    With a ``digest`` it holds while the definition of the tool is the one that was approved.
+    With a ``digest``, the rule applies only while the definition of the tool is the one that was approved.
     """
 
     tool: str
@@ -44,16 +44,16 @@ class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     digest: str = ""
 
     def is_about(self, tool: Tool) -> bool:
-        """Return True if the rule is about a tool, as it is defined now."""
+        """Return True if the rule applies to a tool as it is defined now."""
         return fnmatchcase(tool.name, self.tool) and self.digest in ("", tool.digest)
 
     def matches(self, path: str) -> bool:
-        """Return True if the rule is about a path; no path is only matched by a rule without one."""
+        """Return True if the rule applies to a path; an empty path matches only a rule without a path."""
         return not self.path or (bool(path) and fnmatchcase(path, self.path))
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A call that waits for the user's word."""
+    """A call that waits for the user's decision."""
 
     tool: Tool
     call: ToolCallRequest
@@ -61,7 +61,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What the user said: yes or no, for how long it holds, and why not."""
+    """The user's answer: yes or no, how long it applies, and the reason if it is no."""
 
     allow: bool
     scope: Scope = "once"
@@ -72,14 +72,14 @@ Ask = Callable[[Question], Awaitable[Answer]]
 
 
 class _Answers(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The remembered answers: those for all folders, and those of each folder."""
+    """The remembered answers: for all projects, and for each project by its folder."""
 
     always: tuple[Rule, ...] = ()
     projects: dict[str, tuple[Rule, ...]] = {}
 
 
 class Approvals:
-    """Decides about calls; questions are asked one after the other."""
+    """Decides whether calls may run; questions are asked one at a time."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Approvals:
         self._asking = asyncio.Lock()
 
     def decision(self, tool: Tool, args: dict[str, Any]) -> Decision:
-        """Return what the rules say of a call; what the user allowed does not lift a prohibition."""
+        """Return the decision of the rules for a call; an "allow" of the user never overrides a "deny"."""
         paths = tool.paths(args)
         settings, answers = _said(self._rules, tool, paths), _said(self._answers(), tool, paths)
         if "deny" in settings | answers:
@@ -108,10 +108,10 @@ class Approvals:
         return "allow" if tool.idempotent and not tool.changes_files else "ask"
 
     async def refusal(self, tool: Tool, call: ToolCallRequest) -> str:
-        """Return why a call must not run, or an empty text; ask the user if the rules say so."""
+        """Return why a call must not run, or an empty string; ask the user if the rules say so."""
         decision = self.decision(tool, call.args)
         if decision == "ask" and self._ask is not None:
-            async with self._asking:  # the answer to the question before may settle this one
+            async with self._asking:  # the answer to an earlier question may decide this one
                 decision = self.decision(tool, call.args)
                 if decision == "ask":
                     return await self._asked(tool, call)
@@ -128,7 +128,7 @@ class Approvals:
         paths = tool.paths(call.args)
         answer = await self._ask(Question(tool=tool, call=call, paths=paths))
         decision: Decision = "allow" if answer.allow else "deny"
-        digest = tool.digest if tool.origin.kind == "mcp" else ""  # a server may change its tools any time
+        digest = tool.digest if tool.origin.kind == "mcp" else ""  # a server may change its tools at any time
         rules = [Rule(escape(tool.name), decision, escape(path), digest) for path in paths or ("",)]
         match answer.scope:
             case "session":
@@ -144,7 +144,7 @@ class Approvals:
         return f"the user refused {tool.name}" + (f": {answer.reason}" if answer.reason else "")
 
     def _answers(self) -> tuple[Rule, ...]:
-        """Return what the user said before: in this session, for this project, for all of them."""
+        """Return the user's earlier answers: in this session, for all projects, and for this project."""
         if self._kept is None:
             return tuple(self._session)
         kept = self._kept.read()
@@ -165,7 +165,10 @@ class Approvals:
 
 
 def _said(rules: Iterable[Rule], tool: Tool, paths: Sequence[str]) -> set[Decision]:
-    """Return what rules say of a call: allowances together have to cover all its paths, others one."""
+    """Return the decisions of rules for a call.
+
+    "allow" rules together must cover all paths of the call; for any other rule, one path is enough.
+    """
     places = paths or ("",)
     about = [rule for rule in rules if rule.is_about(tool)]
     allowed = [rule for rule in about if rule.decision == "allow"]

@@ -1,8 +1,8 @@
-"""A built-in tool that runs a command in the workspace, and the process behind it, which hooks use as well.
+"""A built-in tool that runs a command in the workspace; hooks use its `run_program` as well.
 
-A program gets its own process group, which is killed as a whole when the time is over or the agent is
-cancelled, so nothing is left running. Output beyond a limit is dropped while it arrives, the end of it
-kept. The environment is the caller's without variables that look like secrets.
+A program gets its own process group, which is killed as a whole when it times out or the agent is cancelled,
+so nothing is left running. Of output beyond a limit, the beginning and the end are kept; the middle is
+dropped as it arrives. The environment is the caller's without variables that look like secrets.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ async def run_command(command: str, context: ToolContext, seconds: float = SECON
 
 
 class CommandResult(NamedTuple):
-    """How a program ended: its exit code, None if its time was over, and what it printed."""
+    """How a program ended: its exit code, or None if it timed out, and what it printed."""
 
     code: int | None
     output: str
@@ -88,7 +88,7 @@ class CommandResult(NamedTuple):
 async def run_program(
     *command: str, folder: Path | None, seconds: float, given: bytes | None = None
 ) -> CommandResult:
-    """Run a program for so many seconds; with ``given`` as its input, errors are kept apart from output."""
+    """Run a program for at most `seconds`; with `given` as its input, stderr is separate from stdout."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=DEVNULL if given is None else PIPE,
@@ -114,7 +114,7 @@ async def run_program(
 
 async def _feed(process: Process, given: bytes | None) -> None:
     if process.stdin is not None and given is not None:
-        with suppress(ConnectionError):  # it need not read what it is given
+        with suppress(ConnectionError):  # the program need not read its input
             process.stdin.write(given)
             await process.stdin.drain()
         process.stdin.close()

@@ -1,8 +1,8 @@
-"""Built-in tools for what the window does not show: stored outputs, earlier words, and long-term memory.
+"""Built-in tools for what the window does not show: stored outputs, earlier messages, and long-term memory.
 
-A long output is shown to the model by its two ends, and old outputs are hidden; both show the id under
-which the log has the whole output. `read_output` reads it by lines. `search_conversation` searches all that
-was said in the session. `recall` and `remember` ask the user's long-term memory, across sessions.
+Of a long output, the model sees only the beginning and the end; old outputs are hidden. Both show the id of
+the whole output in the log. `read_output` reads it by lines. `search_conversation` searches everything that
+was said in the session. `recall` and `remember` use the user's long-term memory, across sessions.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["CONVERSATION_TOOLS", "MEMORY_TOOLS", "session_tools"]
 
 MAX_HITS = 20
 LINES = 90
-"""Lines of an output that are returned by default: few enough that they are not shortened again."""
+"""Lines of an output that are returned by default: few enough not to be shortened again."""
 
 EXCERPT = 240
 """Characters of a hit that a search shows."""
 
 MAX_RECOLLECTION = 1_200
-"""Characters of one memory; its message has the rest."""
+"""Characters of one memory that are shown; its message has the rest."""
 
 
 def _session(context: ToolContext) -> Session:
@@ -121,9 +121,9 @@ CONVERSATION_TOOLS: tuple[Tool, ...] = (read_output, search_conversation)
 """The tools that read what a session stored."""
 
 MEMORY_TOOLS: tuple[Tool, ...] = (recall, remember)
-"""The tools for a user's long-term memory; a session without one refuses them."""
+"""The tools for a user's long-term memory; they fail in a session without one."""
 
 
 def session_tools(session: Session) -> tuple[Tool, ...]:
-    """Return the tools that a session can serve; those for memory only if it has one."""
+    """Return the tools that a session supports; the memory tools only if it has a memory."""
     return (*CONVERSATION_TOOLS, *(MEMORY_TOOLS if session.has_memory else ()))

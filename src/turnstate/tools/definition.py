@@ -1,4 +1,4 @@
-"""Tools: a function becomes something that a model can call.
+"""Tools: functions that a model can call.
 
     @tool
     def forecast(city: str, days: int = 1) -> str:
@@ -8,14 +8,14 @@
             city: The name of the city.
         \"\"\"
 
-The type hints give the JSON schema of the arguments, the docstring their descriptions. Arguments are checked
-before the function runs; what is wrong with them goes back to the model in words that it can act on. A
-parameter with the type `ToolContext` is not an argument: it gets the call, its session and its workspace.
+The JSON schema of the arguments comes from the type hints, their descriptions from the docstring. Arguments
+are checked before the function runs; the model gets an error message that it can act on. A parameter of type
+`ToolContext` is not an argument: it receives the call, its session and its workspace.
 
 A plain function runs in a thread, so it may block; a coroutine function runs in the event loop. A thread
-cannot be stopped: a plain function that is cancelled or exceeds its time limit gets a second to end, so that
-short ones, such as a write, are never still at work when the next step begins. A longer one goes on, and its
-result is thrown away.
+cannot be stopped. A plain function that is cancelled or exceeds its time limit gets a second to finish, so a
+short one, such as a write, is never still running when the next step begins. A longer one keeps running, and
+its result is discarded.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = ["BadArguments", "Tool", "ToolContext", "tool"]
 BUILTIN, CUSTOM = ToolOrigin("builtin"), ToolOrigin("custom")
 
 GRACE = 1.0
-"""Seconds that a function in a thread gets to end when it is cancelled."""
+"""Seconds that a function in a thread gets to finish when it is cancelled."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 """Matches names that every provider accepts."""
@@ -60,7 +60,7 @@ class BadArguments(InputError):
 
 
 class ToolContext(Struct, frozen=True, kw_only=True):
-    """What a tool can use while it runs: the call, and the session and the folder that it works for."""
+    """What a tool can use while it runs: the call, the session, the workspace and its line tracking."""
 
     call: ToolCallRequest
     session: Session | None = None
@@ -109,11 +109,11 @@ class Tool:
 
     @property
     def digest(self) -> str:
-        """A digest of the definition: what a model and a user are told about the tool."""
+        """A digest of the definition that a model and a user see."""
         return hashlib.blake2b(msgspec.json.encode(self.spec), digest_size=16).hexdigest()
 
     def checked(self, args: dict[str, Any]) -> Any:
-        """Return the arguments as the function takes them; raise `BadArguments` if they do not match."""
+        """Return the arguments as the function expects them; raise `BadArguments` if they do not match."""
         return self._check(args) if self._check else args
 
     def paths(self, args: Mapping[str, Any]) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ def tool(
     path_of: tuple[str, ...] = (),
     origin: ToolOrigin = CUSTOM,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a function; use it as ``@tool`` or as ``@tool(idempotent=True, …)``."""
+    """Make a function a tool; use it as ``@tool`` or as ``@tool(idempotent=True, …)``."""
 
     def made(function: Callable[..., Any]) -> Tool:
         signature = _Signature(function)
@@ -227,7 +227,7 @@ class _Signature:
         return parameter.name, hint, default
 
     def checked(self, args: dict[str, Any]) -> Any:
-        """Convert arguments; a model that writes "3" for 3 is understood."""
+        """Convert arguments; accept "3" for 3, as some models write it."""
         try:
             return msgspec.convert(args, self._struct, strict=False)
         except msgspec.ValidationError as error:
@@ -251,12 +251,12 @@ class _Signature:
     def _called(self, named: dict[str, Any]) -> Any:
         try:
             return self._function(**named)
-        except SystemExit as left:  # else it would end the event loop, and the program with it
+        except SystemExit as left:  # otherwise it would end the event loop, and the program with it
             raise RuntimeError(f"the tool ended with sys.exit({left.code!r:.200})") from None
 
 
 def _schema(struct: type[Struct]) -> dict[str, Any]:
-    """Return the schema of a struct as one object; references stay only where a type contains itself."""
+    """Return the schema of a struct as one object; only types that contain themselves remain references."""
     _, components = msgspec.json.schema_components([struct])
     schema = dict(components.pop(struct.__name__))
     recursive = dict[str, Any]()
@@ -283,7 +283,7 @@ def _schema(struct: type[Struct]) -> dict[str, Any]:
 
 
 def _documentation(text: str) -> tuple[str, dict[str, str]]:
-    """Return what a docstring says of a function, and of each of its arguments (an ``Args:`` section)."""
+    """Split a docstring into the description of the function and of each argument (an ``Args:`` section)."""
     lead, described, section, current, margin = list[str](), dict[str, str](), "", "", 0
     for line in text.splitlines():
         if found := _SECTION.match(line):

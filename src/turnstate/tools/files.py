@@ -1,7 +1,8 @@
 """Built-in tools for files: read, write, edit, list and search in the workspace.
 
-Before a write, the line tracker says whether the user changed the file since the agent saw it; the write is
-then refused with what to do: read the file again. So the agent never overwrites what it has not seen.
+Before a write, the line tracker says whether the user has changed the file since the agent last saw it. If
+so, the write is refused and the agent is told to read the file again. It never overwrites changes that it has
+not seen.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def read_file(path: str, context: ToolContext, first_line: int = 1, lines: int =
     if context.tracking is not None:
         with files.changing:
             context.tracking.read(files.root / files.relative(path))
-        text = _text(files, path)  # not older than what the tracker saw, so no change of the user is missed
+        text = _text(files, path)  # not older than what the tracker saw: no user's change is missed
     every = text.split("\n")
     if every[-1] == "":
         every.pop()
@@ -177,7 +178,7 @@ def _hits(files: WorkspaceFiles, one: FileInfo, expression: re.Pattern[str]) -> 
         return
     try:
         text = _text(files, one.path)
-    except InputError:  # binary, or gone meanwhile
+    except InputError:  # binary, or deleted in the meantime
         return
     for number, line in enumerate(text.split("\n"), 1):
         if expression.search(line):

@@ -1,9 +1,9 @@
-"""The tool manager: which tools there are, and how a batch of calls is run.
+"""The tool manager: holds an agent's tools and runs batches of calls.
 
-The calls of a batch run side by side, and each result is yielded as soon as it is there, so that the caller
-can save it before the others finish. Whatever happens to a tool becomes a result that the model can read:
-an unknown name, arguments that do not match, a refusal, an error, a time limit. Only cancellation goes
-through: it stops the tools that still run.
+The calls of a batch run concurrently, and each result is yielded as soon as it is available, so the caller
+can save it before the others finish. Every failure becomes a result that the model can read: an unknown name,
+arguments that do not match, a refusal, an error, a time limit. Only cancellation propagates: it stops the
+tools that are still running.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ TIMEOUT = 120.0
 """Seconds that a tool may take unless it says otherwise."""
 
 OUTPUT_LIMIT = 16_000_000
-"""Bytes of one result as JSON; windows show far less, and the log keeps the whole result."""
+"""Maximum bytes of one result as JSON; a window shows far less, and the log keeps all of it."""
 
 PARALLEL = 16
-"""Tools that run at the same time."""
+"""Maximum number of tools that run at the same time."""
 
 
 class ToolManager:
-    """The tools of an agent, by name; it runs them and never raises for what a tool does."""
+    """The tools of an agent, by name; running one never raises for what the tool does."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ToolManager:
         self._timeout, self._output_limit = timeout, output_limit
         self._tools = dict[str, Tool]()
         self.sources = list[Callable[[], Awaitable[None]]]()
-        """What is awaited before each request, so that tools which servers have changed are up to date."""
+        """Functions to await before each request, so that the tools of servers are up to date."""
         for one in tools:
             self.add(one)
 
@@ -71,7 +71,7 @@ class ToolManager:
         return tuple(self._tools.values())
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool of a name, or None."""
+        """Return the tool with a name, or None."""
         return self._tools.get(name)
 
     def add(self, added: Tool | Callable[..., Any]) -> Tool:
@@ -83,21 +83,21 @@ class ToolManager:
         return made
 
     def remove(self, origin: ToolOrigin) -> None:
-        """Remove all tools of an origin, such as a server that is gone."""
+        """Remove all tools of an origin, such as a server that has stopped."""
         self._tools = {name: one for name, one in self._tools.items() if one.origin != origin}
 
     async def refresh(self) -> tuple[ToolSpec, ...]:
-        """Read the tools again of servers that have changed theirs, and return all definitions."""
+        """Reload the tools of servers that have changed theirs, and return all definitions."""
         for source in self.sources:
             await source()
         return self.specs()
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Return all definitions, as they are sent to a model."""
+        """Return all definitions as they are sent to a model."""
         return tuple(one.spec for one in self._tools.values())
 
     def schemas(self) -> dict[str, list[ToolSpec]]:
-        """Return the definitions by origin, as `ConversationState` wants them."""
+        """Return the definitions by origin, as `ConversationState` expects them."""
         found = dict[str, list[ToolSpec]]()
         for one in self._tools.values():
             found.setdefault(one.origin.key, []).append(one.spec)
@@ -110,7 +110,7 @@ class ToolManager:
         session: Session | None = None,
         tracking: LineTracking | None = None,
     ) -> AsyncGenerator[ToolCallResult, None]:
-        """Run calls side by side, and yield each result as soon as it is there."""
+        """Run calls concurrently and yield each result as soon as it is available."""
         contexts = [
             ToolContext(call=call, session=session, workspace=self.workspace, tracking=tracking)
             for call in calls
@@ -136,7 +136,7 @@ class ToolManager:
                 await asyncio.wait(left)
 
     async def result(self, context: ToolContext) -> ToolCallResult:
-        """Run one call and return its result, an error included."""
+        """Run one call and return its result, which may be an error."""
         call = context.call
         found = self._tools.get(call.name)
         if found is None:
@@ -165,7 +165,7 @@ class ToolManager:
         return f"there is no tool {name}; {hint}"
 
     def _within_limit(self, call: ToolCallRequest, output: Any) -> ToolCallResult:
-        if isinstance(output, ToolCallResult):  # of a tool that can say that it failed
+        if isinstance(output, ToolCallResult):  # the tool can report that it failed
             given = msgspec.structs.replace(output, tool_call_id=call.id)
         else:
             given = ToolCallResult.of(call.id, output)
@@ -179,7 +179,7 @@ class ToolManager:
 
 
 def _described(error: BaseException) -> str:
-    """Return an exception as text, whatever its class does when it is printed."""
+    """Return an exception as text, even if its `__str__` fails."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:

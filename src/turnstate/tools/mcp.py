@@ -1,11 +1,11 @@
-"""Tools of MCP servers, through the official SDK: programs that speak over stdio, and URLs.
+"""Tools of MCP servers, through the official SDK: local programs over stdio, and URLs.
 
-Servers are started side by side, each with a time limit; one that does not start is named in ``failures`` and
-costs the others nothing. A connection lives in a task of its own, so it is closed where it was opened, and
-the processes of a server end with it, those that it started included. A server that crashes, hangs or
-answers nonsense gives an error result; the next call starts it again. When a server changes its list of
-tools, the list is read again before the next request, and remembered approvals hold only for definitions
-that stayed the same.
+Servers are started concurrently, each with a time limit; one that does not start is listed in ``failures``
+and does not affect the others. A connection lives in a task of its own, so the task that opens it also closes
+it. The processes of a server end with it, including those that it started. If a server crashes, hangs or
+sends garbage, the call gets an error result, and the next call restarts the server. When a server changes its
+list of tools, the list is read again before the next request, and remembered approvals remain valid only for
+definitions that have not changed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CALL_SECONDS = 120.0
 STOP_SECONDS = 10.0
 CHECK_SECONDS = 2.0
 MAX_PAGES = 100
-"""Pages of a list of tools; a server that never ends its list is lying."""
+"""Maximum pages of a list of tools: a guard against a server whose list never ends."""
 
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -93,14 +93,14 @@ class _Connection:
     async def stop(self) -> None:
         self._stop.set()
         if not self._ready.done():
-            self._task.cancel()  # it is still starting, and there is nothing to say goodbye to
+            self._task.cancel()  # it is still starting: there is no connection to close
         _, running = await asyncio.wait([self._task], timeout=STOP_SECONDS)
         if running:
             self._task.cancel()
             await asyncio.wait([self._task], timeout=STOP_SECONDS)
 
     async def tools(self) -> list[Any]:
-        """Return the server's tools, all pages of the list."""
+        """Return the server's tools from all pages of the list."""
         self.changed = False
         found, cursor = list[Any](), None
         for _ in range(MAX_PAGES):
@@ -115,11 +115,11 @@ class _Connection:
         return await self._connected().call_tool(name, args, read_timeout_seconds=self.server.seconds)
 
     async def check(self) -> None:
-        """Stop a server that does not answer any more; the next call starts it again."""
+        """Stop the server if it no longer responds; the next call restarts it."""
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                await self._connected().list_tools(cache_mode="refresh")  # pings left the protocol
-        except Exception:  # whatever it is, it is no answer
+                await self._connected().list_tools(cache_mode="refresh")  # the protocol no longer has pings
+        except Exception:  # any error means that it does not respond
             await self.stop()
 
     def _connected(self) -> Client:
@@ -147,7 +147,7 @@ class _Connection:
                 self._ready.cancel()
 
     async def _listen(self, client: Client) -> None:
-        """Subscribe to changes of the list; servers of an older protocol notify `_heard` instead."""
+        """Subscribe to changes of the tool list; servers with an older protocol notify `_heard` instead."""
         with suppress(Exception):
             async with client.listen(tools_list_changed=True) as events:
                 async for _ in events:
@@ -156,7 +156,7 @@ class _Connection:
     async def _heard(self, message: object) -> None:
         if type(message).__name__ == "ToolListChangedNotification":
             self.changed = True
-        elif isinstance(message, Exception):  # the transport broke: the next call starts the server again
+        elif isinstance(message, Exception):  # the transport broke: the next call restarts the server
             self._stop.set()
 
 
@@ -185,16 +185,16 @@ class McpServers:
             self._manager.remove(ToolOrigin.mcp(server))
 
     async def refresh(self) -> None:
-        """Read the lists again that servers have changed since; an agent does so before each request."""
+        """Reload the tool lists that servers have changed; an agent does this before each request."""
         changed = [name for name, one in self._running.items() if one.changed and one.is_alive]
         await asyncio.gather(*(self._try(name) for name in changed))
 
     async def _try(self, name: str) -> None:
-        """Start a server and add its tools; remember why if that fails."""
+        """Start a server if necessary and add its tools; record a failure in ``failures``."""
         try:
             connection = await self._connection(name)
             tools = await asyncio.wait_for(connection.tools(), self._servers[name].start_seconds)
-        except Exception as error:  # as above; the other servers go on
+        except Exception as error:  # as above; the other servers are not affected
             self.failures[name] = str(_failed(self._servers[name], error))
             return
         self.failures.pop(name, None)
@@ -205,7 +205,7 @@ class McpServers:
                 self._manager.add(made)
 
     async def _connection(self, name: str) -> _Connection:
-        """Return the connection to a server, started if it is not running."""
+        """Return the connection to a server; start the server if it is not running."""
         async with self._starting[name]:
             connection = self._running.get(name)
             if connection is None or not connection.is_alive:
@@ -259,7 +259,7 @@ def _client(server: McpServer, heard: Any, last_words: LastWords) -> Client:
 
 
 def _checked(args: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Check arguments against the server's schema; one that is not a schema is left to the server."""
+    """Check arguments against the server's schema; if that is invalid, leave the check to the server."""
     from jsonschema import Draft202012Validator, SchemaError
 
     try:
@@ -273,7 +273,7 @@ def _checked(args: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _result(context: ToolContext, answer: Any) -> ToolCallResult:
-    """Convert an answer: one text as text, other content as the list of parts that MCP sends."""
+    """Convert an answer: a single text to a string, other content to the list of parts that MCP sends."""
     parts = [_part(one.model_dump(by_alias=True, exclude_none=True, mode="json")) for one in answer.content]
     output: Any = parts
     if not parts:
@@ -284,7 +284,7 @@ def _result(context: ToolContext, answer: Any) -> ToolCallResult:
 
 
 def _part(part: dict[str, Any]) -> dict[str, Any]:
-    """Return what a model can read of a part: the text of a resource, or where it is."""
+    """Return a part in a form that a model can read: the text of a resource, or its URI."""
     match part:
         case {"type": "resource", "resource": {"text": str(text)}}:
             return {"type": "text", "text": text}
@@ -296,7 +296,7 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _failed(server: McpServer, error: BaseException, last_words: str = "") -> McpFailed:
-    """Return an error that names the server; a group of errors is named by its first."""
+    """Return an error that names the server; for an exception group, describe its first exception."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, McpFailed):

@@ -1,8 +1,8 @@
-"""Processes of tools: each has a group of its own, and the whole group ends with it.
+"""Processes of tools: each has its own process group, and the whole group ends with it.
 
-So nothing is left running that a command or an MCP server started, and no wait depends on pipes that a
-process which left its group may hold open forever. The MCP servers of a project speak over the standard input
-and output, one message a line; a line of any length is read in time that grows with its length.
+So nothing that a command or an MCP server started is left running. No wait depends on pipes, since a process
+that left its group may hold them open forever. A local MCP server communicates over standard input and
+output, one message per line; reading a line takes time linear in its length.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from typing import Any
 __all__ = ["LastWords", "end_group", "message_streams"]
 
 KILL_AFTER = 2.0
-"""Seconds between asking a process to end and ending it."""
+"""Seconds between asking a process to end and killing it."""
 
 POLL = 0.02
 CHUNK = 1 << 20
 LONGEST_MESSAGE = 128_000_000
-"""Bytes of one message of a server; a longer one ends the connection."""
+"""Maximum bytes of one message from a server; a longer one ends the connection."""
 
 LAST_WORDS = 400
-"""Bytes that are kept of what a server wrote to its standard error."""
+"""How many bytes to keep of a server's standard error."""
 
 
 class LastWords:
-    """The end of what a process wrote to its standard error, and its exit code: why it failed."""
+    """Why a process failed: the end of its standard error, and its exit code."""
 
     def __init__(self) -> None:
         self._text, self.code = b"", 0
 
     def __str__(self) -> str:
         text = self._text.decode(errors="replace").strip()
-        ended = f"it ended with exit code {self.code}" if self.code > 0 else ""  # not by our signal
+        ended = f"it ended with exit code {self.code}" if self.code > 0 else ""  # not killed by our signal
         return ": ".join(filter(None, (ended, text)))
 
     async def listen(self, process: Process) -> None:
@@ -48,7 +48,7 @@ class LastWords:
 
 
 async def end_group(process: Process) -> None:
-    """End the whole group of a process, first gently; also what a process that ended left behind."""
+    """Terminate the whole group of a process, then kill it; do so even if the process itself has ended."""
     try:
         for how in (signal.SIGTERM, signal.SIGKILL):
             os.killpg(process.pid, how)
@@ -56,14 +56,14 @@ async def end_group(process: Process) -> None:
                 await _gone(process.pid, KILL_AFTER)
     except ProcessLookupError:
         pass
-    while process.returncode is None:  # wait() also waits for pipes that another process may hold
+    while process.returncode is None:  # wait() would also wait for pipes that another process may hold
         await asyncio.sleep(POLL)
     if (transport := getattr(process, "_transport", None)) is not None:
         transport.close()
 
 
 async def _gone(group: int, seconds: float) -> None:
-    """Wait until a group is gone, but not longer; raise ProcessLookupError when it is."""
+    """Wait at most `seconds` for a group to end; raise ProcessLookupError once it has ended."""
     until = asyncio.get_running_loop().time() + seconds
     while asyncio.get_running_loop().time() < until:
         os.killpg(group, 0)
@@ -74,7 +74,7 @@ async def _gone(group: int, seconds: float) -> None:
 async def message_streams(
     command: str, args: Sequence[str], *, env: Mapping[str, str], cwd: str | None, last_words: LastWords
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """Start an MCP server and yield the streams of its messages, as the SDK wants them."""
+    """Start an MCP server and yield the streams of its messages, as the SDK expects them."""
     import anyio
 
     process = await asyncio.create_subprocess_exec(
@@ -103,10 +103,10 @@ async def message_streams(
             received.close()
             send.close()
             if process.stdin is not None:
-                process.stdin.close()  # a good server ends by itself
+                process.stdin.close()  # a well-behaved server then exits by itself
             with suppress(ProcessLookupError):
                 await _gone(process.pid, KILL_AFTER)
-            await asyncio.wait([heard], timeout=POLL)  # what it said last may be on its way
+            await asyncio.wait([heard], timeout=POLL)  # its last output may still be on its way
             last_words.code = process.returncode or 0
             for task in tasks:
                 task.cancel()
@@ -117,7 +117,7 @@ async def message_streams(
 
 
 async def _read(process: Process, deliver: Any) -> None:
-    """Deliver the messages that a server prints; what is none is delivered as the error that it is."""
+    """Deliver the messages that a server prints; deliver an error for a line that is not a message."""
     import anyio
 
     closed = False
@@ -127,7 +127,7 @@ async def _read(process: Process, deliver: Any) -> None:
                 try:
                     await deliver.send(_message(line))
                 except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                    closed = True  # read on: a server that cannot write cannot end
+                    closed = True  # keep reading: a server that blocks on a write cannot exit
 
 
 async def _lines(process: Process) -> AsyncIterator[bytes]:
@@ -157,6 +157,6 @@ async def _write(process: Process, waiting: Any) -> None:
     async with waiting:
         async for message in waiting:
             text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-            with suppress(ConnectionError):  # it has ended, which the reader notices
+            with suppress(ConnectionError):  # the server has ended; the reader notices
                 process.stdin.write(text.encode() + b"\n")
                 await process.stdin.drain()

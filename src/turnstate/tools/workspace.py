@@ -1,9 +1,9 @@
 """The workspace: files that tools read and write, confined to one folder.
 
-A path is resolved one name at a time from a descriptor of the folder, and no link is followed, so neither
-``..`` nor a link, nor a folder that is swapped for a link meanwhile, leads out of it. A write replaces the
-whole file at once, with the mode that it had. Stores, snapshots and checkpoints of Turnstate that lie in the
-folder are not touched.
+A path is resolved one name at a time from a descriptor of the folder, and no link is followed. So neither
+``..`` nor a link leads out of it, nor a folder that is swapped for a link in the meantime. A write replaces
+the whole file atomically and keeps its mode. Stores, snapshots and checkpoints of Turnstate inside the folder
+are never written to.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..shadow.work_tree import SafeTree
 __all__ = ["FileInfo", "OutsideWorkspace", "WorkspaceFiles"]
 
 MAX_READ = 64_000_000
-"""Bytes of a file that is read; a longer one is refused."""
+"""Maximum bytes of a file to read; a longer one is refused."""
 
 MAX_DEPTH = 64
 SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"})
@@ -54,10 +54,10 @@ class WorkspaceFiles:
         if not self.root.is_dir():
             raise InputError(f"the workspace {str(self.root)!r:.200} is not a folder")
         self.changing = threading.Lock()
-        """Held while a tool reads a file and writes it again: tools of one batch run side by side."""
+        """Held while a tool reads a file and writes it back: the tools of a batch run concurrently."""
 
     def relative(self, path: str) -> str:
-        """Return a path from the root of the workspace; raise `OutsideWorkspace` if it leads out of it."""
+        """Return a path relative to the workspace; raise `OutsideWorkspace` if it leads out of it."""
         if "\0" in path:
             raise InputError("a path must not contain a NUL character")
         if not path:
@@ -112,12 +112,12 @@ class WorkspaceFiles:
             return mode is None
 
     def list(self, path: str = ".") -> list[FileInfo]:
-        """Return what is in a folder, by name; links are listed and not followed."""
+        """Return what is in a folder, sorted by name; links are listed but not followed."""
         with SafeTree.opened(self.root) as tree:
             return list(self._listed(tree, path, self.relative(path)))
 
     def walk(self, path: str = ".") -> Iterator[FileInfo]:
-        """Yield the files below a folder, sorted, without the folders that no one edits."""
+        """Yield the files below a folder, sorted; skip folders that no one edits (`SKIPPED`)."""
         waiting = [self.relative(path)]
         with SafeTree.opened(self.root) as tree:
             while waiting:
@@ -127,7 +127,7 @@ class WorkspaceFiles:
                 except InputError:
                     if folder == self.relative(path):
                         raise
-                    continue  # it is gone, or a link took its place
+                    continue  # it was deleted, or replaced with a link
                 yield from (one for one in found if one.kind == "file")
                 below = [one.path for one in found if one.kind == "folder"]
                 wanted = (one for one in below if os.path.basename(one) not in SKIPPED)
@@ -146,7 +146,7 @@ class WorkspaceFiles:
                     yield FileInfo(below, _kind(status.st_mode), status.st_size)
 
     def _entered(self, tree: SafeTree, path: str) -> tuple[int, bytes]:
-        """Return a descriptor of the folder of a path, valid while the tree is open, and the last name."""
+        """Return the descriptor of a path's folder, valid while the tree is open, and the last name."""
         folder, name = os.path.split(os.fsencode(self.relative(path)))
         try:
             return tree.enter(folder), name or b"."
@@ -171,7 +171,7 @@ class WorkspaceFiles:
                 raise _fault(path, error) from None
 
     def _mode(self, path: str, name: bytes, folder: int) -> int | None:
-        """Return the permissions of a file that is to be replaced; None if it does not exist."""
+        """Return the permissions of the file to replace; None if it does not exist."""
         try:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
