@@ -1,4 +1,4 @@
-"""The chat in a terminal: an agent in the current folder, on a session that survives everything."""
+"""The terminal chat: an agent in the current folder, on a session that survives a crash."""
 
 from .chat import Chat, ChosenModel
 

@@ -1,9 +1,9 @@
 """A chat: one session at a time, the agent that answers in it, and the commands that act on it.
 
-It knows no terminal: `ChatView` shows what happens and asks, and the loop around it reads lines and calls
-`handle`. A chat holds the lease of its session, so a second terminal is told, and may look on or take over.
-Everything that is said is in the store before it is answered; a chat that was killed goes on with
-``turnstate chat --continue``.
+A chat is independent of the terminal: a `ChatView` shows what happens and asks the user, and the loop around
+it reads lines and calls `handle`. A chat holds the lease of its session, so a second terminal is warned and
+may look on or take over. Every message is in the store before it is answered; after a crash,
+``turnstate chat --continue`` resumes the chat.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LEASE_SECONDS = 30.0
 RECENT = 30
 """Sessions that completion offers."""
 MAX_ATTACHED_BYTES = 200_000
-"""Bytes of one file that is attached with @; the model can read the rest with a tool."""
+"""Maximum bytes of a file that is attached with @; the model can read the rest with a tool."""
 
 SYSTEM = (
     "You are a careful assistant in a terminal. You work in the folder of the user with the tools that you "
@@ -58,7 +58,7 @@ _MENTION = re.compile(r"(?<!\S)@([^\s@]+)")
 
 
 class ChosenModel:
-    """The model that answers; it is connected when it is first asked, and can be exchanged."""
+    """The model that answers; it connects on the first request and can be replaced."""
 
     def __init__(self, address: str, settings: Settings | None = None) -> None:
         self._settings = settings or Settings.load()
@@ -73,7 +73,7 @@ class ChosenModel:
 
     @property
     def name(self) -> str:
-        """The model's name, as requests and the log have it."""
+        """The model's name, as in requests and in the log."""
         if self.address == LOCAL:
             from ..models.local import NAME  # deferred: only the local model needs it
 
@@ -103,7 +103,7 @@ class Status(Struct, frozen=True, kw_only=True):
 
 
 class Chat:
-    """The conversation that is open, and how it is answered."""
+    """The open session, and the agent that answers in it."""
 
     def __init__(
         self,
@@ -128,9 +128,9 @@ class Chat:
         self._sticky: Gathered | None = None
         self.status = Status(model=model.name)
         self.looking = False
-        """True while another process holds the session; nothing is written then."""
+        """True while another process holds the session; this chat then writes nothing."""
         self.recent: Sequence[tuple[str, str]] = ()
-        """Ids and titles of the user's sessions, those used last first."""
+        """Ids and titles of the user's sessions, most recently used first."""
         self.leaving = False
         self.failed = False
         """True if a line ended with an error."""
@@ -142,12 +142,12 @@ class Chat:
 
     @property
     def is_open(self) -> bool:
-        """True if there is a session to talk in."""
+        """True if a session is open."""
         return self._session is not None
 
     @property
     def session(self) -> Session:
-        """The session that is open."""
+        """The open session."""
         if self._session is None:
             raise InputError("no session is open")
         return self._session
@@ -161,7 +161,7 @@ class Chat:
 
     @property
     def profile(self) -> AgentProfile:
-        """What the file of the agent says."""
+        """The profile of the agent, from its file."""
         return self.equipment.profile
 
     @property
@@ -171,16 +171,16 @@ class Chat:
 
     @property
     def budget(self) -> Budget:
-        """The window of the model that answers."""
+        """The budget for the model that answers."""
         return self.equipment.budget(self.model)
 
     async def close(self) -> None:
-        """Release the session, and end the servers of the agent."""
+        """Release the session and stop the agent's servers."""
         await self._held.aclose()
         await self._equipped.aclose()
 
     async def use_agent(self, agent: str | AgentProfile | None) -> None:
-        """Let another agent answer from now on; without a name, that of the settings."""
+        """Let another agent answer from now on; without a name, the one that the settings name."""
         memory = MEMORY_TOOLS if self.sessions.memory is not None else ()
         held = AsyncExitStack()
         equipment = await held.enter_async_context(
@@ -208,7 +208,7 @@ class Chat:
         await self.enter(session)
 
     async def enter(self, session: Session, *, take_over: bool = False) -> bool:
-        """Make a session the open one, alone; return False if the user decided against it."""
+        """Take the lease of a session and make it the open one; return False if the user declines."""
         held = AsyncExitStack()
         looking = False
         try:
@@ -232,13 +232,13 @@ class Chat:
         return True
 
     async def handle(self, line: str) -> None:
-        """Do what a line asks for: a command, or words for the model."""
+        """Handle a line: run a command, or send a message to the model."""
         words = line.strip()
         if not words:
             return
         try:
             if words.startswith("/") and not words.startswith("//"):
-                self._checkpoints = None  # a command may go to another branch
+                self._checkpoints = None  # a command may switch to another branch
                 await run_command_line(self, words)
             else:
                 await self.say(words.removeprefix("/") if words.startswith("//") else words)
@@ -251,7 +251,7 @@ class Chat:
         await self.refresh()
 
     async def say(self, words: str) -> None:
-        """Send words to the model and show its turn."""
+        """Send a message to the model and show its turn."""
         self.check_writable()
         if not self.session.info.title:
             await self.session.rename(first_words(words))
@@ -259,7 +259,7 @@ class Chat:
         await self._show(agent.run(Message.user(self._with_files(words))))
 
     async def resume_turn(self) -> bool:
-        """Continue a turn that an earlier process left; return False if there is none."""
+        """Continue a turn that an earlier process left unfinished; return False if there is none."""
         if self.looking or await self.session.pending() is None:
             return False
         await self.view.notice("the last turn was interrupted; it goes on")
@@ -271,7 +271,7 @@ class Chat:
         return True
 
     async def go_back(self, message: Message) -> None:
-        """Continue from before a message of the user, so that it can be said differently."""
+        """Go back to before a message of the user, so that it can be rephrased."""
         before = None
         for one in await self.session.messages():
             if one.id == message.id:
@@ -285,7 +285,7 @@ class Chat:
             await self.session.rewind(str(before.id))
 
     def check_writable(self) -> None:
-        """Raise `Busy` if another process has the session."""
+        """Raise `Busy` if another process holds the session."""
         if self.looking:
             raise Busy("another process has this session; /takeover takes it from there")
 
@@ -302,7 +302,7 @@ class Chat:
         return await how(state, self.workspace, session=self.session, home=self.home)
 
     async def refresh(self) -> None:
-        """Bring the status line up to date."""
+        """Update the status line and the recent sessions."""
         if self._session is None:
             return
         window = await self.session.preview(self.budget, tools=self.tools.specs(), context=self._sticky)
@@ -323,7 +323,7 @@ class Chat:
         )
 
     async def _agent(self) -> Agent:
-        """Return the agent, with the sticky files of its file and of the user."""
+        """Return the agent, with the sticky files of its profile and of the user."""
         kept = await self._kept_files()
         context = (kept.state if kept else await self.state()).context_manager
         self._sticky = None
@@ -334,7 +334,7 @@ class Chat:
         return self.equipment.agent(self.session, self.model, checkpoints=kept, context=context)
 
     async def _kept_files(self) -> CheckpointManager | None:
-        """Return the checkpoints of the folder: in a Git repository, or if the user has taken one."""
+        """Return the checkpoints of the folder if it is in a Git repository or the user has saved one."""
         if self._checkpoints is None:
             try:
                 self._checkpoints = await CheckpointManager.open_in_git(
@@ -350,7 +350,7 @@ class Chat:
         return self._checkpoints
 
     async def _set_prompt(self) -> None:
-        """Set the prompt of the agent; one without a prompt leaves that of the session."""
+        """Set the agent's prompt; if it has none, the session keeps its own."""
         prompt = self.profile.prompt
         if prompt is not None and await self.session.system() != prompt:
             await self.session.set_system(prompt)
@@ -391,7 +391,7 @@ class Chat:
         )
 
     def _with_files(self, words: str) -> str:
-        """Return words with the files that they mention with @ behind them."""
+        """Return a message followed by the files that it mentions with @."""
         if self.tools.workspace is None:
             return words
         attached = list[str]()
@@ -408,7 +408,7 @@ class Chat:
 
 
 def _is_dead(holder: str) -> bool:
-    """Return True if a lease is held by a process of this machine that has ended."""
+    """Return True if the holder of a lease is a process of this machine that has ended."""
     host, _, pid = holder.rpartition(":")
     if not host or host != holder_name().rpartition(":")[0] or not pid.isdecimal():
         return False

@@ -1,4 +1,4 @@
-"""What the prompt completes: commands, their words, sessions to resume, and files after an @."""
+"""Completion at the prompt: commands, their words, sessions to resume, and files after an @."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ChatCompleter(Completer):
         """Ids and titles of the sessions that can be resumed."""
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Yield what the word before the cursor may become."""
+        """Yield completions of the word before the cursor."""
         text = document.text_before_cursor
         line = text.rpartition("\n")[2]
         word = line.rpartition(" ")[2]

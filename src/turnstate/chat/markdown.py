@@ -1,7 +1,7 @@
-"""Splits a stream of Markdown into blocks that can be printed for good, and the part that still grows.
+"""Splits a stream of Markdown into finished blocks, which can be printed, and the part that still grows.
 
 A terminal cannot change what has scrolled away, so a block is printed when it is complete: a paragraph, list
-or table at the empty line after it, a line of code at its end. Until then it is the `tail`, which is shown
+or table at the empty line after it, a line of code at its end. Until then it is in the `tail`, which is shown
 in the live area above the prompt.
 """
 
@@ -33,7 +33,7 @@ class MarkdownStream:
 
     @property
     def tail(self) -> str:
-        """What is not finished yet."""
+        """The text that is not in a finished block yet."""
         return "\n".join([*self._lines, self._line])
 
     def add(self, text: str) -> list[Block]:
@@ -42,7 +42,7 @@ class MarkdownStream:
         return [block for line in whole for block in self._add_line(line.rstrip("\r"))]
 
     def end(self) -> list[Block]:
-        """Return what is left; the stream is over."""
+        """End the stream and return the remaining blocks."""
         blocks = self._add_line(self._line) if self._line else []
         self._line = self._fence = ""
         return [*blocks, *self._paragraph()]

@@ -1,8 +1,8 @@
-"""The chat on a terminal: a prompt that stays, with what is running above it and the status below.
+"""The chat in a terminal: a prompt that stays, with what is running above it and the status below.
 
 Finished blocks are printed above the prompt and scroll away like any output, so the terminal's own scrolling,
-selection and search work. Only the last lines are drawn again: the answer's unfinished block, the tools that
-run, a question, the prompt. One can type while the model answers; lines are queued.
+selection and search work. Only the last lines are redrawn: the answer's unfinished block, running tools, a
+question, the prompt. The user can type while the model answers; lines are queued.
 """
 
 from __future__ import annotations
@@ -113,13 +113,13 @@ class TerminalView:
             erase_when_done=True,
         )
         self.prompt.app.min_redraw_interval = REDRAW_SECONDS
-        self.prompt.app.renderer.CPR_TIMEOUT = 30  # a terminal may answer late, when all starts at once
+        self.prompt.app.renderer.CPR_TIMEOUT = 30  # a terminal may answer late while everything starts up
         self.back: Callable[[], None] = lambda: None
 
-    # Showing.
+    # Output.
 
     async def event(self, event: AgentEvent) -> None:
-        """Show an event: text as it comes, a line for each tool."""
+        """Show an event: text as it arrives, a line for each tool."""
         match event:
             case RequestStarted():
                 self._waiting_since = time.monotonic()
@@ -188,7 +188,7 @@ class TerminalView:
         return Answer(allow=key in "yap", scope=scope)  # type: ignore[arg-type]
 
     def _proposal(self, call: ToolCallRequest) -> Iterator[RenderableType]:
-        """Yield what a call would do, colored like a difference of files."""
+        """Yield what a call would do, colored like a diff."""
         lines = proposal_lines(call, self._files)
         colors = {"+": "green", "-": "red", "@": "cyan", "$": "bold"}
         for line in lines[:PROPOSAL_LINES]:
@@ -219,13 +219,13 @@ class TerminalView:
         return is_hinting or (self.running is not None and not self.running.done())
 
     def settle(self) -> None:
-        """Forget what a turn left in the live area."""
+        """Clear what a turn left in the live area."""
         self._tools.clear()
         self._stream = MarkdownStream()
         self._thinking, self._waiting_since = False, None
 
     def redraw(self) -> None:
-        """Have the prompt drawn again soon."""
+        """Schedule a redraw of the prompt."""
         self.prompt.app.invalidate()
 
     async def _print(self, *lines: RenderableType) -> None:
@@ -246,10 +246,10 @@ class TerminalView:
 
     @contextmanager
     def raw_mode(self) -> Iterator[None]:
-        """Read every key as it is typed, also while something is printed and between two prompts.
+        """Read every key as it is typed, even while something is printed and between two prompts.
 
-        Left to itself, the prompt turns line mode on for each of these moments. The terminal would then drop
-        a Ctrl-D, and send a Ctrl-C as a signal that ends the program instead of the turn.
+        By default, the prompt switches to line mode at these moments. The terminal would then drop a Ctrl-D,
+        and send a Ctrl-C as a signal that ends the program instead of the turn.
         """
         keys = self.prompt.app.input
         keys.cooked_mode = nullcontext  # type: ignore[method-assign]
@@ -268,7 +268,7 @@ class TerminalView:
         return text
 
     def answer_reason(self, text: str) -> bool:
-        """Take a line as the reason that was asked for; return False if none was."""
+        """Use a line as the reason that the user was asked for; return False if none was asked for."""
         if self._reason is None or self._reason.done():
             return False
         self._reason.set_result(text)
@@ -324,7 +324,7 @@ class TerminalView:
         @keys.add("enter")
         @keys.add("c-j")
         def _(event: KeyPressEvent) -> None:
-            self._interrupted = -TWICE_SECONDS  # twice means twice in a row
+            self._interrupted = -TWICE_SECONDS  # Ctrl-C leaves only if pressed twice in a row
             event.current_buffer.validate_and_handle()
 
         @keys.add("escape", "enter")
@@ -357,7 +357,7 @@ class TerminalView:
         return keys
 
     def _interrupt(self, event: KeyPressEvent) -> None:
-        """Stop the turn; without one, clear the prompt; the second time, leave."""
+        """Stop the turn; if none is running, clear the prompt; if it is empty, leave the second time."""
         now = time.monotonic()
         if self.running is not None and not self.running.done():
             self.running.cancel()
@@ -386,7 +386,7 @@ def _rendered(block: Block) -> RenderableType:
 
 
 async def converse(chat: Chat, view: TerminalView, start: Coroutine[Any, Any, None]) -> None:
-    """Read lines and do what they ask, one after the other, until the user leaves."""
+    """Read lines and handle them one after another until the user leaves."""
     lines = asyncio.Queue[str]()
     view.back = lambda: lines.put_nowait("/back")
 
@@ -398,7 +398,7 @@ async def converse(chat: Chat, view: TerminalView, start: Coroutine[Any, Any, No
                 view.completer.sessions = chat.recent
                 line = await lines.get()
                 await _interruptible(view, chat.handle(line))
-        finally:  # also after a failure: nobody would answer at this prompt any more
+        finally:  # also after a failure: nothing would handle further input
             chat.leaving = True
             if (reading := view.prompt.app.future) and not reading.done():
                 view.prompt.app.exit(exception=EOFError)
@@ -428,7 +428,7 @@ async def converse(chat: Chat, view: TerminalView, start: Coroutine[Any, Any, No
 
 
 async def _interruptible(view: TerminalView, work: Coroutine[Any, Any, None]) -> None:
-    """Run one job, which Ctrl-C may stop."""
+    """Run one job that Ctrl-C may stop."""
     task = view.running = asyncio.create_task(work)
     try:
         await asyncio.wait([task])

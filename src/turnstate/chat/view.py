@@ -1,8 +1,8 @@
-"""Where a chat is shown: the port, and its two forms for pipes, plain text and JSON.
+"""Views of a chat: the port, and its two implementations for pipes, plain text and JSON.
 
-In a pipe the answers go to stdout, and everything about them (tools, notices, errors) to stderr, so that
-``turnstate chat < question > answer`` gives the answer alone. With ``--json`` each event is one line of JSON
-on stdout. The terminal's form is in `terminal`.
+In a pipe the answers go to stdout and everything else (tools, notices, errors) to stderr, so that
+``turnstate chat < question > answer`` writes only the answer. With ``--json`` each event is one line of JSON
+on stdout. The terminal's view is in `terminal`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_ARGUMENT_CHARS = 60
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One answer to a question: the key that gives it, and what it means."""
+    """One answer to a question: the key to press, and what it means."""
 
     key: str
     text: str
@@ -63,20 +63,20 @@ class ChatView(Protocol):
         """Ask whether a tool may run."""
 
     async def choose(self, question: str, choices: list[Choice]) -> str:
-        """Ask the user to choose; return the key. Without a user, return the last one."""
+        """Ask the user to choose and return the key; without a user, return the last choice."""
 
     def suggest(self, text: str) -> None:
-        """Offer a text as the user's next words."""
+        """Offer a text as the user's next message."""
 
 
 def call_line(call: ToolCallRequest) -> str:
-    """Return a call as one line: its name, and the beginnings of its arguments."""
+    """Return a call as one line: its name, and the first words of each argument."""
     shown = (f"{name}={_shown(value)}" for name, value in call.args.items())
     return screen.escaped(f"{call.name}({', '.join(shown)})", 240)
 
 
 def proposal_lines(call: ToolCallRequest, files: WorkspaceFiles) -> list[str]:
-    """Return what a call would do: a command, a change of a file, or its arguments."""
+    """Return what a call would do: a command, a diff of a file, or its arguments."""
     match call.name, call.args:
         case "run_command", {"command": str(command)}:
             return [f"$ {line}" for line in command.splitlines()]
@@ -95,7 +95,7 @@ def _difference(path: str, old: str, new: str) -> list[str]:
 def _content(files: WorkspaceFiles, path: str) -> str:
     try:
         return files.read(path).decode("utf-8", "replace")
-    except TurnstateError:  # it does not exist, or the tool will say what is wrong with it
+    except TurnstateError:  # it does not exist, or the tool will report the error
         return ""
 
 
@@ -108,7 +108,7 @@ def result_line(result: ToolCallResult) -> str:
 
 
 def compaction_line(event: Compacted) -> str:
-    """Return what a compaction came to as one line."""
+    """Return the outcome of a compaction as one line."""
     done = event.outcome
     replaced = screen.counted(done.messages, "message")
     return f"{replaced} replaced by a summary: {done.tokens_before:,} → {done.tokens_after:,} tokens"
@@ -128,7 +128,7 @@ class PlainView:
         self._line_is_open = False
 
     async def event(self, event: AgentEvent) -> None:
-        """Print text as it comes, and one line for each step."""
+        """Print text as it arrives, and one line for each step."""
         match event:
             case TextDelta(text):
                 self._print(text)

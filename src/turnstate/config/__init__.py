@@ -1,6 +1,6 @@
 """Configuration: settings, agents as files, and the approval of what a workspace asks for.
 
-A name is loaded when it is first used: commands that only need a setting start without the agent's modules.
+Names are imported on first use, so commands that only need a setting start without loading the agent modules.
 """
 
 from __future__ import annotations

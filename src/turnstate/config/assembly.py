@@ -1,11 +1,11 @@
-"""An agent from its configuration: the model by its name, tools, MCP servers, approvals, hooks, sticky files.
+"""Builds an agent from its configuration: model, tools, MCP servers, approvals, hooks, sticky files.
 
     async with load_agent("keeper", session) as agent:
         async for event in agent.run("Is the lamp lit?"):
             …
 
-What the agent's file says wins over `Settings`. Lists add up: servers, rules and hooks of both hold. Servers
-are started when the block begins and are gone when it ends.
+The agent's file overrides `Settings`. Lists are combined: servers, rules and hooks of both apply. Servers run
+for the duration of the block.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ __all__ = [
 ]
 
 BUILT_IN_AGENT = AgentProfile(name="default", description="All tools, and no instructions of its own.")
-"""The agent that works if no file describes one and none is named."""
+"""The agent that is used if none is named and the settings name none either."""
 
 
 class Equipment:
-    """What an agent works with in a folder: its tools, running servers, rules and hooks, for any session."""
+    """What an agent needs in a folder, for any session: its tools, running servers, rules and hooks."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Equipment:
         servers = {
             name: replace(
                 one, cwd=str(folder / (one.cwd or ""))
-            )  # relative to the workspace, wherever we are
+            )  # relative to the workspace, not to the current folder
             for name, one in (settings.servers | {one.name: one for one in profile.mcp}).items()
         }
         self.tools = _chosen(profile, tools, servers, approvals=approvals, workspace=folder)
@@ -87,7 +87,7 @@ class Equipment:
         self._sizes = profile.budget, settings.sizes
 
     def budget(self, model: Model) -> Budget:
-        """Return the budget of a model; what the agent's file says counts, then what the settings say."""
+        """Return the budget for a model: from the agent's file, else the settings, else the catalog."""
         sizes, known = self._sizes, Budget.of(named(model.name))
         window = next((one.window for one in sizes if one.window is not None), known.window)
         output = next((one.output for one in sizes if one.output is not None), min(known.output, window // 2))
@@ -101,7 +101,7 @@ class Equipment:
         checkpoints: CheckpointManager | None = None,
         context: ContextManager | None = None,
     ) -> Agent:
-        """Return the agent for a session; ``context`` are sticky files, those of its file by default."""
+        """Return the agent for a session; ``context`` overrides the sticky files of the agent's file."""
         return Agent(
             model=model,
             session=session,
@@ -133,7 +133,7 @@ async def equipped(
     rules: Iterable[Rule] = (),
     ask: Ask | None = None,
 ) -> AsyncIterator[Equipment]:
-    """Start the servers of the agent of a name; without a name, of that of the settings."""
+    """Equip an agent and start its servers; without a name, use the agent that the settings name."""
     folder, home = folder or Path.cwd(), home or Home.from_environment()
     settings = settings or Settings.load(folder, home=home)
     profile = agent if isinstance(agent, AgentProfile) else chosen_agent(agent, settings, folder, home)
@@ -141,7 +141,7 @@ async def equipped(
     approvals = Approvals(every, ask=ask, project=folder, home=home)
     own = [one if isinstance(one, Tool) else tool(one) for one in tools]
     equipment = Equipment(profile, settings, [*FILE_TOOLS, run_command, *own], approvals, folder)
-    async with equipment.servers:  # by now everything that was asked for is approved
+    async with equipment.servers:  # by now everything that the files ask for is approved
         yield equipment
 
 
@@ -158,10 +158,10 @@ async def load_agent(
     ask: Ask | None = None,
     checkpoints: CheckpointManager | None = None,
 ) -> AsyncIterator[Agent]:
-    """Make the agent of a name ready for a session; without a name, that of the settings.
+    """Prepare an agent for a session; without a name, use the agent that the settings name.
 
-    ``tools`` are functions of the caller, ``model`` is used in place of the configured one, and ``ask`` is
-    called when a call needs the user's approval.
+    ``tools`` are the caller's functions, ``model`` replaces the configured model, and ``ask`` is called when
+    a tool call needs the user's approval.
     """
     own: list[Tool | Callable[..., Any]] = [*session_tools(session), *tools]
     async with AsyncExitStack() as stack:
@@ -173,12 +173,12 @@ async def load_agent(
             address = equipment.settings.chosen("model", profile.model)
             model = await stack.enter_async_context(connect(address, equipment.settings))
         if profile.prompt is not None and await session.system() != profile.prompt:
-            await session.set_system(profile.prompt)  # only then: each change costs a prompt cache
+            await session.set_system(profile.prompt)  # a change invalidates the prompt cache
         yield equipment.agent(session, model, checkpoints=checkpoints)
 
 
 def connect(address: str | None, settings: Settings) -> models.ProviderModel:
-    """Return the model of an address, with the key of the settings if the environment has none."""
+    """Return the model of an address; use the key in the settings if the environment has none."""
     if not address:
         raise InputError(
             "no model is configured; name one with --model, TURNSTATE_MODEL or model in turnstate.toml"
@@ -194,7 +194,7 @@ def connect(address: str | None, settings: Settings) -> models.ProviderModel:
 
 
 def check_installed(address: str) -> None:
-    """Raise `ModelFailed` if the model of an address needs a package that is not installed; load nothing."""
+    """Raise `ModelFailed` if a model's address needs a package that is not installed; import nothing."""
     if address == "local":
         from ..models.local import weights  # deferred, as above
 
@@ -204,20 +204,20 @@ def check_installed(address: str) -> None:
 
 
 def chosen_agent(name: str | None, settings: Settings, folder: Path, home: Home) -> AgentProfile:
-    """Return the agent of a name, else that of the settings, else the built-in one."""
+    """Return the named agent, else the one that the settings name, else the built-in one."""
     name = name or settings.text("agent")
     return load_profile(name, folder, home=home) if name else BUILT_IN_AGENT
 
 
 class _ChosenTools(ToolManager):
-    """The tools of an agent that its file chooses; servers may offer more, and change what they offer."""
+    """The tools that an agent's file selects; servers may offer more, and change what they offer."""
 
     def __init__(self, patterns: tuple[str, ...], **settings: Any) -> None:
         self._patterns = patterns
         super().__init__(**settings)
 
     def add(self, added: Tool | Callable[..., Any]) -> Tool:
-        """Add a tool if it is chosen."""
+        """Add a tool if the file selects it."""
         made = added if isinstance(added, Tool) else tool(added)
         return super().add(made) if self._chooses(made) else made
 
@@ -230,7 +230,7 @@ class _ChosenTools(ToolManager):
 def _chosen(
     profile: AgentProfile, tools: Iterable[Tool], servers: dict[str, McpServer], **settings: Any
 ) -> ToolManager:
-    """Return the tools that the agent chooses; raise `InputError` for a name that nothing can have."""
+    """Return the tools that the agent selects; raise `InputError` for a pattern that can match no tool."""
     every = tuple(tools)
     names = [*(one.name for one in every), "@builtin", "@custom", *(f"@{name}" for name in servers)]
     prefixes = tuple(f"{name}__" for name in servers)

@@ -1,7 +1,7 @@
-"""What a configuration file would do, one line for each effect, so that a user can decide about it.
+"""What a configuration file would do, one line per effect, so that a user can decide whether to approve it.
 
-The lines name every program that would start, every address that something would be sent to, and every tool
-that would run without a question. Values of environment variables and passwords in URLs are not shown.
+The lines name every program that would start, every address that data would be sent to, and every tool that
+would run without asking. Values of environment variables and passwords in URLs are not shown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NUMBERS = ("budget", "policy", "recall", "limits")
 
 
 def effects(document: dict[str, Any], folder: Path) -> Iterator[str]:
-    """Yield what a file would do, once it is approved; the document has been checked."""
+    """Yield what a file would do once it is approved; the document must have been checked."""
     for name, server in document.get("mcp", {}).items():
         where = shown_url(server["url"]) if server.get("url") else _command(server)
         verb = "connects to" if server.get("url") else "starts"
@@ -59,7 +59,7 @@ def effects(document: dict[str, Any], folder: Path) -> Iterator[str]:
 
 
 def shown_url(url: str) -> str:
-    """Return a URL without user, password and parameters, for display and logs."""
+    """Return a URL without user, password and query, for display and logs."""
     scheme, slashes, rest = url.partition("://")
     return f"{scheme}{slashes}{rest.rpartition('@')[2].partition('?')[0]}" if slashes else url
 
@@ -69,7 +69,7 @@ def _command(asked: dict[str, Any]) -> str:
 
 
 def _inside(asked: dict[str, Any], folder: Path) -> str:
-    """Remark on a program of the workspace: the approval does not cover what it contains."""
+    """Return a note if a program is a file in the workspace: the approval does not cover its content."""
     named = [asked.get("command", ""), *asked.get("args", ())]
     inside = [one for one in named if one and not os.path.isabs(one) and (folder / one).is_file()]
     return f" (the content of {', '.join(inside)} is not part of your approval)" if inside else ""

@@ -1,15 +1,14 @@
-"""Hooks as commands: a program sees a step of an agent as JSON, and may change or stop it.
+"""Hooks as commands: a program gets a step of an agent as JSON, and may change or stop it.
 
-A command gets an object on its input: ``event``, ``session``, and what the step is about: ``request``, which
-has the number of messages and the names of tools, ``message``, ``call``, or ``call`` and ``result``. It
-answers with nothing, or with an object on its output:
+A command reads an object from its standard input: ``event``, ``session``, and the subject of the step:
+``request`` (the number of messages and the names of tools), ``message``, ``call``, or ``call`` and
+``result``. It prints nothing, or an object:
 
     {"stop": "why"}                         ends the run
-    {"result": …, "is_error": false}        for a tool: the result, in place of running it or of its own
+    {"result": …, "is_error": false}        for a tool: use this result instead of running it or of its own
 
-A command that fails, takes too long or answers something else counts as a "no": a call is not run or its
-result not shown, and before a request and after a reply the run ends. So a check that is broken lets
-nothing through.
+A command that fails, times out or prints anything else counts as a "no": the call is not run or its result is
+withheld; before a request or after a reply, the run ends. So a broken check lets nothing through.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class _HookAnswer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def command_hooks(commands: HookCommands, *, session: str, folder: Path) -> Hooks:
-    """Return hooks that run these commands in a folder, those of a step one after the other."""
+    """Return hooks that run these commands in a folder; the commands of a step run one after another."""
     return _CommandHooks(commands, session, folder).hooks()
 
 
@@ -55,7 +54,7 @@ class _CommandHooks:
         self._commands, self._session, self._folder = commands, session, folder
 
     def hooks(self) -> Hooks:
-        """Return the steps that have commands, so that the others cost nothing."""
+        """Return hooks for the steps that have commands only, so the others cost nothing."""
         steps = {name: getattr(self, name) for name in HookCommands.__struct_fields__}
         return Hooks(**{name: step for name, step in steps.items() if getattr(self._commands, name)})
 
@@ -103,7 +102,7 @@ class _CommandHooks:
         return given
 
     async def _answer(self, command: HookCommand, event: str, about: Mapping[str, Any]) -> _HookAnswer:
-        """Run a command and return its answer; raise `HookFailed` if there is none that can be used."""
+        """Run a command and return its answer; raise `HookFailed` if there is no usable answer."""
         given = msgspec.json.encode({"event": event, "session": self._session, **about})
         program = command.command
         try:

@@ -9,9 +9,9 @@
     [mcp.tickets]
     url = "https://mcp.example.com/mcp"
 
-Agents of a workspace are in ``.turnstate/agents``, those of the user in ``agents`` in ``TURNSTATE_HOME``; of
-two with one name, that of the workspace counts. An agent of a workspace can be used once the user has
-approved its file. A profile is the `Agents` that `ConversationState` attaches.
+A workspace keeps its agents in ``.turnstate/agents``, the user in ``agents`` in ``TURNSTATE_HOME``. If both
+have an agent with the same name, the workspace's is used. An agent of a workspace can be used only after the
+user has approved its file. A profile implements the `Agents` protocol that `ConversationState` attaches.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ __all__ = [
 ]
 
 AGENTS_FOLDER = ".turnstate", "agents"
-"""In a workspace; the user's folder is ``agents``."""
+"""The agents' folder in a workspace; in ``TURNSTATE_HOME`` it is ``agents``."""
 
 HOOK_SECONDS = 10.0
 MOST_HOOK_SECONDS = 600.0
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}").fullmatch
-"""Matches names that are one file on every system, also where upper and lower case are the same."""
+"""Matches names that are valid file names on every system, including case-insensitive ones."""
 
 
 class Sizes(Struct, frozen=True, kw_only=True):
-    """The tokens of a request, where the table of models does not know better."""
+    """The token sizes of a request; a value that is set overrides the catalog of models."""
 
     window: int | None = None
     output: int | None = None
@@ -72,7 +72,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
 
 
 class HookCommand(Struct, frozen=True, kw_only=True):
-    """A command that runs at a step; ``tools`` are patterns of the tools whose calls it sees."""
+    """A command that runs at a step; ``tools`` are name patterns of the tools whose calls it gets."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -94,13 +94,13 @@ class HookCommands(Struct, frozen=True, kw_only=True):
     after_tool: tuple[HookCommand, ...] = ()
 
     def __add__(self, other: HookCommands) -> HookCommands:
-        """Return the commands of both, the own ones first."""
+        """Return the commands of both, those of `self` first."""
         both = {name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__}
         return HookCommands(**both)
 
 
 class AgentProfile(Struct, frozen=True, kw_only=True):
-    """An agent as its file describes it; `ConversationState.attach` takes it as its agents."""
+    """An agent as its file describes it; `ConversationState.attach` accepts it as ``agents``."""
 
     name: str = ""
     description: str = ""
@@ -135,7 +135,7 @@ class AgentState(Struct, frozen=True):
 
 
 def agents(folder: Path, home: Home) -> list[AgentState]:
-    """Return the agents of a workspace and of the user, those that cannot be used included."""
+    """Return the agents of a workspace and of the user, including those that cannot be used."""
     return [_state(place, name, folder, home) for place, name in agent_files(folder, home)]
 
 
@@ -152,7 +152,7 @@ def _state(place: Place, name: str, folder: Path, home: Home) -> AgentState:
 
 
 def agent_files(folder: Path, home: Home) -> list[tuple[Place, str]]:
-    """Return the names of the agents of a workspace and of the user, as their files are named."""
+    """Return the agents of a workspace and of the user by the names of their files."""
     workspace = read_folder(folder, *AGENTS_FOLDER, place="workspace")
     own = read_folder(home.path, "agents", place="user")
     return [*(("workspace", name) for name in workspace), *(("user", name) for name in own)]
@@ -168,7 +168,7 @@ def agent_file(place: Place, name: str, folder: Path, home: Home) -> ConfigFile 
 
 
 def load_profile(name: str, folder: Path | None = None, *, home: Home | None = None) -> AgentProfile:
-    """Return the agent of a name; raise `NotTrusted` if it is of a workspace and not approved."""
+    """Return the named agent; raise `NotTrusted` if it belongs to a workspace and is not approved."""
     folder, home = folder or Path.cwd(), home or Home.from_environment()
     places: tuple[Place, ...] = ("workspace", "user")
     file = next((one for place in places if (one := agent_file(place, name, folder, home))), None)
@@ -227,7 +227,7 @@ class _Rules(Struct, frozen=True):
 
 
 def _named_servers(table: Any, where: str) -> list[dict[str, Any]]:
-    """Put the names of servers, which are keys, into their tables."""
+    """Return the tables of servers with their keys added as names."""
     found = list[dict[str, Any]]()
     for name, server in _as_table(table, "mcp", where).items():
         if "name" in _as_table(server, f"mcp.{name}", where):

@@ -1,12 +1,12 @@
 """Settings: their values, and where each comes from.
 
-    flag  >  environment variable  >  turnstate.toml of the workspace  >  that of the user  >  default
+    flag  >  environment variable  >  workspace's turnstate.toml  >  user's turnstate.toml  >  default
 
-The workspace is a folder, the current one unless another is given; the user's file is in ``TURNSTATE_HOME``.
-A file of a workspace may come from anyone. Until the user has approved its content, it can choose a store in
-a local file, a model by its name and a local memory, since none of these runs anything or sends anything to
-an address of its choice. Everything else that it says is withheld: using it raises `NotTrusted`, and commands
-that do not use it work. Keys of providers are never read from a workspace.
+The workspace is the current folder unless another is given; the user's file is in ``TURNSTATE_HOME``. A
+workspace's file may come from anyone. Until the user has approved its content, it can only choose a store in
+a local file, a model by its name and a local memory, since none of these runs a program or sends data to an
+address of the file's choice. Everything else in it is withheld: using it raises `NotTrusted`, and commands
+that do not use it work. Provider keys are never read from a workspace.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Origin(Struct, frozen=True):
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """A value that is set: of a whole setting, or of one field of a table."""
+    """A value that is set: a whole setting, or one field of a table."""
 
     key: str
     value: Any
@@ -65,12 +65,12 @@ class _Layer(Struct, frozen=True):
         return Origin(self.file.place, str(self.file.path))
 
     def withholds(self, key: str) -> bool:
-        """Return True if the file sets a key to what the user has not approved."""
+        """Return True if the file sets a key to a value that the user has not approved."""
         return not self.trusted and key in self.document and asks(self.file, key, self.document[key])
 
 
 class Settings:
-    """All settings of a workspace, as flags, environment and files give them."""
+    """All settings of a workspace, from flags, the environment and files."""
 
     def __init__(self, texts: Mapping[str, Given], layers: tuple[_Layer, ...]) -> None:
         self._texts, self._layers = texts, layers
@@ -84,7 +84,7 @@ class Settings:
         flags: Mapping[str, str | None] | None = None,
         home: Home | None = None,
     ) -> Settings:
-        """Read the files; raise `InputError` if one is wrong. `environment` is that of the process."""
+        """Read the files; raise `InputError` if one is invalid. `environment` defaults to `os.environ`."""
         environment = os.environ if environment is None else environment
         home = home or Home.from_environment()
         layers = tuple(_layers(folder or Path.cwd(), home))
@@ -111,7 +111,7 @@ class Settings:
         return value
 
     def chosen(self, key: str, instead: str | None) -> str | None:
-        """Return what a flag or a variable says, else ``instead``, else what a file says."""
+        """Return the value of a flag or a variable, else ``instead``, else the value of a file."""
         given = self._texts.get(key)
         is_explicit = given is not None and given.origin.kind in ("flag", "environment")
         return self.text(key) if is_explicit or not instead else instead
@@ -123,28 +123,28 @@ class Settings:
 
     @property
     def policy(self) -> Policy:
-        """How windows are made."""
+        """The policy for building windows."""
         from ..context.policy import Policy
 
         return self._table("policy", Policy)
 
     @property
     def recall(self) -> Recall:
-        """How much memory a session gets."""
+        """The amount of memory that a session gets."""
         from ..session import Recall
 
         return self._table("recall", Recall)
 
     @property
     def limits(self) -> Limits:
-        """When a run of an agent ends."""
+        """The limits of an agent's run."""
         from ..agent import Limits
 
         return self._table("limits", Limits)
 
     @property
     def sizes(self) -> Sizes:
-        """The tokens of a request, where they are set."""
+        """The token sizes of a request, as far as they are set."""
         from .profile import Sizes
 
         return self._table("budget", Sizes)
@@ -165,24 +165,24 @@ class Settings:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules for tools, the user's and the workspace's; the strictest that matches counts."""
+        """The rules for tools, the user's and the workspace's; the strictest that matches wins."""
         from .profile import rules
 
         return tuple(one for layer in self._trusted("approve") for one in rules(layer.document["approve"]))
 
     def key(self, provider: str) -> str | None:
-        """Return the key of a provider from the user's file; its SDK reads the environment by itself."""
+        """Return the key of a provider from the user's file; the SDK itself reads the environment."""
         for layer in self._layers:
             if found := layer.document.get("keys", {}).get(provider):
                 return str(found)
         return None
 
     def has_key(self, provider: str) -> bool:
-        """Return True if there is a key of a provider, in the environment or in the user's file."""
+        """Return True if there is a key for a provider in the environment or in the user's file."""
         return bool(os.environ.get(KEY_VARIABLES[provider]) or self.key(provider))
 
     def check_trusted(self) -> None:
-        """Raise `NotTrusted` if a file says anything that is not approved and that nothing else replaces."""
+        """Raise `NotTrusted` if a file has a value that is not approved and that nothing overrides."""
         for layer in self._layers:
             for key in layer.document:
                 replaced = key in SETTINGS and not self._texts[key].withheld
@@ -190,7 +190,7 @@ class Settings:
                     raise _not_trusted(layer.file.path, key)
 
     def given(self) -> Iterator[Given]:
-        """Yield what is set anywhere, and the defaults of the settings that are texts."""
+        """Yield every value that is set, and the defaults of the settings that are strings."""
         for key in SETTINGS:
             default = Given(key=key, value=_default(key), origin=Origin("default"))
             yield self._texts.get(key, default)
@@ -209,7 +209,7 @@ class Settings:
         return checked(merged, kind, where=key)
 
     def _trusted(self, key: str) -> Iterator[_Layer]:
-        """Yield the files that have a table, the user's first; raise `NotTrusted` if one is not approved."""
+        """Yield the files that set a key, the user's first; raise `NotTrusted` if one is not approved."""
         for layer in self._layers:
             if layer.withholds(key):
                 raise _not_trusted(layer.file.path, f"[{key}]")
@@ -222,7 +222,7 @@ def _default(key: str) -> str:
 
 
 def _layers(folder: Path, home: Home) -> Iterator[_Layer]:
-    """Yield the user's file and that of the workspace, as far as there are any."""
+    """Yield the user's file and the workspace's, if they exist."""
     if (file := read(home.path, FILE, place="user")) is not None:
         yield _Layer(file, settings_document(file), True)
     if (file := read(folder, FILE, place="workspace")) is not None:
@@ -231,7 +231,7 @@ def _layers(folder: Path, home: Home) -> Iterator[_Layer]:
 
 
 def _fields(table: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a table; rules have numbers for names."""
+    """Yield the fields of a table; the items of a list are named by their numbers."""
     if isinstance(table, list):
         yield from ((str(number), one) for number, one in enumerate(table, start=1))
     elif table is not None:

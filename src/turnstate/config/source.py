@@ -1,11 +1,12 @@
-"""Configuration files: their bytes, read once and safely, and what these bytes say.
+"""Configuration files: read once and safely, then parsed and checked.
 
-A workspace is whatever someone unpacked, so its files are opened by descriptor from the folder down, without
-following a link and without waiting for a pipe, and at most a limit is read. The bytes that are returned are
-the ones that are hashed for approval and parsed. The user's own files are in ``TURNSTATE_HOME``; they may
-be links, since that is how people share them between machines.
+A workspace may be anything that someone unpacked. Its files are opened by descriptor from the folder down,
+without following links or waiting for a pipe, and at most `MAX_BYTES` are read. The bytes that are hashed for
+approval are the bytes that are parsed. The user's own files are in ``TURNSTATE_HOME``; they may be links,
+since that is how people share them between machines.
 
-Unknown keys are errors that name the likely one: a misspelled key would otherwise silently have no effect.
+An unknown key is an error that suggests the likely one: otherwise a misspelled key would silently have no
+effect.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from ..errors import InputError
 __all__ = ["MAX_BYTES", "ConfigFile", "Place", "checked", "read", "read_folder", "suggestion"]
 
 MAX_BYTES = 262_144
-"""Of one file; the longest prompts that people write have a tenth of it."""
+"""Maximum size of a file; the longest prompts that people write have a tenth of it."""
 
 MAX_FILES = 1_000
-"""Of one folder; more names than that are not listed."""
+"""Maximum number of names to list in a folder."""
 
 _DEEPEST_KEY = 32
 _READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NOT_A_FILE = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
 
-# The parser takes quadratic time for a key with many parts: 10 kB of them take seconds.
+# The parser takes quadratic time for a key with many parts: a key of 10 kB takes seconds.
 _DEEP_KEY = re.compile(
     r"""(?<![A-Za-z0-9_-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){"""
     f"{_DEEPEST_KEY}}}"
@@ -49,7 +50,7 @@ T = TypeVar("T")
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True):
-    """The bytes of a file; ``foreign`` if its owner is neither this user nor the system's administrator."""
+    """The bytes of a file; it is ``foreign`` if its owner is neither this user nor root."""
 
     path: Path
     name: str
@@ -58,7 +59,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     foreign: bool = False
 
     def document(self) -> dict[str, Any]:
-        """Return what the bytes say; raise `InputError` if they are not TOML or hide something."""
+        """Parse the bytes; raise `InputError` if they are not TOML or contain a NUL character."""
         try:
             text = self.content.decode("utf-8")
             if deep := _DEEP_KEY.search(text):
@@ -70,7 +71,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
             raise InputError(f"{self.name}: is nested too deeply") from None
         except InputError:
             raise
-        except ValueError as error:  # also of a number with thousands of digits
+        except ValueError as error:  # also raised for a number with thousands of digits
             raise InputError(f"{self.name}: is not TOML: {error}") from None
         return document
 
@@ -101,7 +102,7 @@ def read(folder: Path, *names: str, place: Place) -> ConfigFile | None:
 
 
 def read_folder(folder: Path, *names: str, place: Place) -> list[str]:
-    """Return the names of the TOML files in a folder below another one, sorted, without their ending."""
+    """Return the names of the TOML files in a subfolder, sorted and without the suffix."""
     opened = list[int]()
     try:
         opened.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
@@ -118,7 +119,7 @@ def read_folder(folder: Path, *names: str, place: Place) -> list[str]:
 
 
 def checked(document: dict[str, Any], kind: type[T], *, where: str) -> T:
-    """Return a document as a value of a kind; raise `InputError` for an unknown key or a wrong value."""
+    """Convert a document to a type; raise `InputError` for an unknown key or a wrong value."""
     _check_keys(document, kind, where, "")
     try:
         return msgspec.convert(document, kind)
@@ -129,7 +130,7 @@ def checked(document: dict[str, Any], kind: type[T], *, where: str) -> T:
 
 
 def suggestion(name: str, known: Any) -> str:
-    """Return "; did you mean …?" if something known is spelled almost like this, else an empty string."""
+    """Return "; did you mean …?" if a known name is spelled similarly, else an empty string."""
     close = get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -170,7 +171,7 @@ def _refuse_nul(value: Any, where: str) -> None:
 
 
 def _check_keys(document: Any, kind: Any, where: str, above: str) -> None:
-    """Refuse keys that a struct does not have, in it and in the structs that it contains."""
+    """Raise `InputError` for keys that a struct, or a struct nested in it, does not have."""
     if isinstance(document, dict) and isinstance(kind, type) and issubclass(kind, Struct):
         hints = get_type_hints(kind)
         for name, value in document.items():
@@ -188,7 +189,7 @@ def _check_keys(document: Any, kind: Any, where: str, above: str) -> None:
     elif isinstance(document, list) and get_origin(kind) in (tuple, list):
         for value in document:
             _check_keys(value, inner[0], where, above)
-    elif inner and get_origin(kind) not in (dict, tuple, list):  # one of several kinds, or none
+    elif inner and get_origin(kind) not in (dict, tuple, list):  # a union of types
         for one in inner:
             with suppress(TypeError):
                 _check_keys(document, one, where, above)

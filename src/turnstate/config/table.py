@@ -1,7 +1,7 @@
-"""Which settings there are: one table for the library and the command line, and what a file may say.
+"""The table of all settings, for the library and the command line, and what a file may set.
 
-A setting is a text, which a flag, a variable or a file can give, or a table of a file. A file of a workspace
-that is not approved may choose a text that is harmless, and nothing else.
+A setting is a string, which a flag, a variable or a file can set, or a table in a file. Until it is approved,
+a workspace's file may only set strings with a harmless value.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _is_local_memory(engine: str) -> bool:
 
 
 class Setting(Struct, frozen=True, kw_only=True):
-    """A setting that is a text: its key, how else it can be set, and what a workspace may choose freely."""
+    """A string setting: its key, its variable and flag, and which values need no approval."""
 
     key: str
     kind: str
@@ -113,12 +113,12 @@ def default_store() -> str:
 
 
 def needs_approval(file: ConfigFile, document: dict[str, Any]) -> bool:
-    """Return True if a file of a workspace says something that has no effect until it is approved."""
+    """Return True if a workspace's file has a value that has no effect until the file is approved."""
     return any(asks(file, key, value) for key, value in document.items())
 
 
 def asks(file: ConfigFile, key: str, value: Any) -> bool:
-    """Return True if a file of a workspace must be approved before this value of a setting counts."""
+    """Return True if a workspace's file must be approved before this value takes effect."""
     setting = SETTINGS.get(key)
     if not value:
         return False
@@ -126,7 +126,7 @@ def asks(file: ConfigFile, key: str, value: Any) -> bool:
 
 
 def settings_document(file: ConfigFile) -> dict[str, Any]:
-    """Return what a settings file says, checked."""
+    """Parse and check a settings file."""
     document = file.document()
     known = (*SETTINGS, *TABLES)
     for name, value in document.items():

@@ -1,11 +1,11 @@
 """Trust: what a workspace asks to run is not run until the user has approved exactly that content.
 
-A project may bring MCP servers, hooks and agents of its own, and anyone may have written them. An approval is
-a hash of where the content is and what it says, kept in the installation's own folder; a changed byte, or the
-same file in another folder, has to be approved again. What is used is parsed from the bytes that were
-hashed, so a file that changes after the check changes nothing.
+A project may bring its own MCP servers, hooks and agents, and anyone may have written them. An approval is a
+hash of a file's path and content, kept in the installation's own folder. A changed byte, or the same file in
+another folder, must be approved again. The configuration is parsed from the bytes that were hashed, so
+changing the file after the check has no effect.
 
-An approval covers what the file says, not the programs that it names: those are read when they run.
+An approval covers the content of the file, not the programs that it names: those are read when they run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NotTrusted(InputError):
 
 
 class Trust:
-    """The contents that the user has approved, by the path of their file."""
+    """The contents that the user has approved, by the path of the file."""
 
     def __init__(self, home: Home) -> None:
         self._kept = HomeDocument(home, "trusted.json", dict[str, list[str]])
@@ -51,7 +51,7 @@ class Trust:
 
 
 def _place(path: Path) -> str:
-    """Return the real path as text that JSON can hold, whatever bytes it has."""
+    """Return the real path as a string that JSON can hold, whatever bytes it contains."""
     return os.fsencode(os.path.realpath(path)).decode("utf-8", "backslashreplace")
 
 

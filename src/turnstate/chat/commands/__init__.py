@@ -1,8 +1,8 @@
-"""The slash commands: one line here for each, one module for each family.
+"""The slash commands: a table of all of them; the functions are in one module per group.
 
-A command is an async function of the chat and the rest of the line. Its docstring is its help: the first
-sentence in the list of ``/help``, all of it in ``/help NAME``. For wrong usage it raises `WrongUsage`, and
-the right one is shown.
+A command is an async function of the chat and the rest of the line. Its docstring is its help: ``/help``
+lists the first sentence, ``/help NAME`` shows all of it. If it is used wrongly it raises `WrongUsage`, and
+the correct usage is shown.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Command(Struct, frozen=True):
 
     @property
     def help(self) -> str:
-        """The whole text about it."""
+        """The full help text."""
         return inspect.cleandoc(self.function.__doc__ or "")
 
     @property
     def usage(self) -> str:
-        """How it is written."""
+        """The syntax of the command."""
         return f"/{self.name} {self.arguments}".rstrip()
 
 
@@ -124,7 +124,7 @@ COMMANDS = {one.name: one for one in _ALL}
 
 
 async def run(chat: Chat, line: str) -> None:
-    """Run a line that begins with a slash; raise `InputError` for one that is no command, or wrongly used."""
+    """Run a line that begins with a slash; raise `InputError` for an unknown command or wrong usage."""
     name, _, rest = line.removeprefix("/").partition(" ")
     command = _named(name)
     try:

@@ -1,4 +1,4 @@
-"""Commands on the conversation itself: compact, clear, go back, fork, go aside, search, and undo."""
+"""Commands for the conversation itself: compact, clear, go back, fork, tangents, search and undo."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 
 SHOWN_SUMMARY_LINES = 14
 SHOWN_MESSAGES = 10
-"""Messages that /history shows unless it is asked for another number."""
+"""Messages that /history shows by default."""
 MAX_HITS = 20
 MAX_BACK = 30
 """Messages of the user that /back lists."""
@@ -149,7 +149,7 @@ async def back(chat: Chat, rest: str) -> None:
 
 
 async def spoken(chat: Chat) -> list[Message]:
-    """Return the user's last messages on the path, the newest first."""
+    """Return the user's last messages on the current path, newest first."""
     messages = await chat.session.messages(last=40 * MAX_BACK)
     return [one for one in reversed(messages) if one.role == "user" and not one.kind][:MAX_BACK]
 

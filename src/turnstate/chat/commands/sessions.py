@@ -1,4 +1,4 @@
-"""Commands on sessions as a whole: list, resume, begin, save, load, export, snapshot, take over."""
+"""Commands for whole sessions: list, resume, begin, save, load, export, snapshot, take over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands on what surrounds the conversation: the window, files, tools, model, agent, memory."""
+"""Commands for everything around the conversation: the window, files, tools, model, agent, memory."""
 
 from __future__ import annotations
 

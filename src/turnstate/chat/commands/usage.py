@@ -1,4 +1,4 @@
-"""What the command functions share: the error for wrong usage, and how their words are read."""
+"""Helpers for the command functions: the error for wrong usage, and the parsing of arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...errors import InputError
 __all__ = ["WrongUsage", "nothing", "typed_number", "words"]
 
 MAX_DIGITS = 9
-"""Digits of a number that a command takes: there is nothing to count beyond."""
+"""Maximum digits of a number that a command accepts; nothing is numbered beyond that."""
 
 
 class WrongUsage(InputError):
@@ -17,7 +17,7 @@ class WrongUsage(InputError):
 
 
 def words(rest: str) -> list[str]:
-    """Split what follows a command, as a shell would."""
+    """Split the arguments of a command as a shell would."""
     try:
         return shlex.split(rest)
     except ValueError as error:
@@ -25,11 +25,11 @@ def words(rest: str) -> list[str]:
 
 
 def nothing(rest: str) -> None:
-    """Raise `WrongUsage` if something follows a command that takes nothing."""
+    """Raise `WrongUsage` if a command that takes no arguments got some."""
     if rest:
         raise WrongUsage("it takes nothing")
 
 
 def typed_number(text: str) -> int | None:
-    """Return a whole number as it was typed; None if it is none, or too long to number anything."""
+    """Parse a whole number; return None if the text is not one, or has too many digits."""
     return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
