@@ -1,8 +1,8 @@
 """The command line: ``turnstate COMMAND``, one module in `cli.commands` per command.
 
-To add a command, write its module with a `command` and add one line to `COMMANDS`. `run` turns every
-failure into an exit code: an error of Turnstate is one line on stderr, and a reader that closed the
-pipe is not an error.
+To add a command, write a module that defines `command` and add one line to `COMMANDS`. `run` turns every
+failure into an exit code: a Turnstate error is one line on stderr, and a reader that closed the pipe is not
+an error.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _usage(error: click.ClickException) -> str:
     ctx = getattr(error, "ctx", None)
-    text = " ".join(error.format_message().split())  # choices come one per line
+    text = " ".join(error.format_message().split())  # click puts choices on separate lines
     return f"{text} (see {ctx.command_path if ctx else 'turnstate'} --help)"
 
 

@@ -1,8 +1,8 @@
 """Shell completion: commands, options and the names of sessions.
 
 The scripts come from click. A shell that completes a line runs the program with `COMPLETION` set, and
-`answer` prints the candidates. Ids are read from the store that the line names; a store that cannot be
-read completes to nothing, since an error in the middle of a line helps nobody.
+`answer` prints the candidates. Ids are read from the store that the line names. If it cannot be read, there
+are no candidates, since an error in the middle of a line helps no one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def script(program: click.Command, shell: str) -> str:
 
 
 def session_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the ids that begin like this, newest first, with their titles as help."""
+    """Return the ids that begin with `incomplete`, newest first, with their titles as help."""
     found = list[CompletionItem]()
     with suppress(Exception):
         found = asyncio.run(_names(ctx, incomplete))

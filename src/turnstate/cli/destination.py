@@ -74,7 +74,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _move(draft: str, place: str, *, force: bool) -> None:
-    """Rename the draft; without force, only if no file has appeared there meanwhile."""
+    """Rename the draft; without force, only if no file has appeared there in the meantime."""
     if not force:
         try:
             os.link(draft, place)

@@ -1,7 +1,7 @@
 """Iterates over the conversations of an input, and handles the fields of provider documents.
 
-An error in a conversation gets a note with its place. It ends the walk, unless the user asked to keep
-going through a JSONL: then it is reported and counted, and the next line follows.
+An error in a conversation gets a note with its place. It ends the walk, unless the user asked to keep going
+through a JSONL file: then the error is reported and counted, and the walk continues with the next line.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 MAX_LABEL_CHARS = 80
 STDIN_PATH = "-"
 DEFAULT = "openai-chat"
-"""The format that a document is taken for if nothing in it tells."""
+"""The format that is assumed if nothing in a document indicates another."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ def walk(
     keep_going: bool,
     flag: str = "--format",
 ) -> Walk:
-    """Call `work` for every conversation of some files, or of standard input.
+    """Call `work` for every conversation in the files, or in standard input.
 
-    `flag` is the option that named the provider's format, for the advice to name another.
+    `flag` is the option that named the provider's format; the advice to use another format mentions it.
     """
     good = bad = 0
     several, hint = len(paths) > 1, _Hint(provider, flag)
@@ -111,7 +111,7 @@ def walk(
 
 
 def payload_of(document: SourceDocument, provider: Format) -> Any:
-    """Return a conversation as the provider's document; one that Turnstate stored is rendered."""
+    """Return a conversation as the provider's document; render it if Turnstate stored it."""
     return provider.rendering(document.stored()).document if document.layout == "stored" else document.value()
 
 
@@ -142,13 +142,13 @@ def _step(
 
 
 class _Hint:
-    """Recognizes a document of another format than the one that was named, and says so once."""
+    """Recognizes a document in another format than the named one, and says so once."""
 
     def __init__(self, provider: Format, flag: str) -> None:
         self._provider, self._flag, self._said = provider, flag, False
 
     def advice(self, payload: Any) -> str:
-        """Return which format to name instead; an empty string if the named one may be right."""
+        """Return the advice to name another format; an empty string if the named one may be right."""
         from .. import formats  # deferred: help does not need it
 
         if not isinstance(payload, list | dict):
@@ -157,11 +157,11 @@ class _Hint:
         if likely.name == self._provider.name or likely.validate(payload):
             return ""
         if likely.name == DEFAULT and not self._provider.validate(payload):
-            return ""  # plain text is good for several formats, and taken for this one
+            return ""  # plain text is valid in several formats, and detected as the default
         return f"it looks like {likely.name}: pass {self._flag} {likely.name}"
 
     def remark(self, payload: Any, where: str) -> None:
-        """Say once that a document looks like one of another format, though it could be read."""
+        """Say once that a document looks like another format although it could be read."""
         if not self._said and (advice := self.advice(payload)):
             self._said = True
             screen.say(f"{where}: note: {advice}")
@@ -189,14 +189,14 @@ def unlabeled(payload: Any) -> Any:
 
 
 def annotated(payload: Any, fields: dict[str, Any], provider: Format) -> Any:
-    """Return a document with extra fields before its own, which take precedence."""
+    """Return a document with extra fields before its own; its own fields take precedence."""
     if not fields:
         return payload
     return {**fields, **(payload if isinstance(payload, dict) else {provider.list_key: payload})}
 
 
 def clashes(payload: Any, fields: dict[str, Any]) -> list[str]:
-    """Return the names of extra fields that a field of the document has replaced."""
+    """Return the names of extra fields that a field of the document overrides."""
     return [key for key, value in fields.items() if payload[key] != value]
 
 

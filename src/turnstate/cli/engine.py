@@ -1,7 +1,8 @@
-"""Which memory engine a command uses: that of the worker, so that all commands speak of the same memory.
+"""The memory engine of a command: the same as the worker's, so that all commands use the same memory.
 
 The engine is the --engine flag, else TURNSTATE_MEMORY, else ``memory`` in ``turnstate.toml``, else the
-built-in engine beside the store; beside a Redis server, which keeps no memory, in the installation's folder.
+built-in engine beside the store. For a Redis store, which cannot hold the memory, the built-in engine is in
+the installation's folder.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def engine_option(command: Decorated) -> Decorated:
 
 
 def engine_name(store: str, given: str | None) -> str:
-    """Return the name of the engine with its place."""
+    """Return the name of the engine with its address."""
     from ..memory.engines import BUILTIN, beside  # deferred: help does not need it
 
     name = given or setting("memory") or BUILTIN
@@ -45,7 +46,7 @@ def engine_name(store: str, given: str | None) -> str:
 
 @asynccontextmanager
 async def opened_engine(store: str, given: str | None) -> AsyncIterator[MemoryEngine]:
-    """Open the engine, which is created if it is missing, and close it afterwards."""
+    """Open the engine, create it if it is missing, and close it afterwards."""
     from ..memory.engines import open_engine
 
     name = engine_name(store, given)
@@ -60,7 +61,7 @@ async def opened_engine(store: str, given: str | None) -> AsyncIterator[MemoryEn
 
 @asynccontextmanager
 async def existing_engine(store: str, given: str | None) -> AsyncIterator[MemoryEngine]:
-    """Open the engine without creating it; a memory that was never written is empty."""
+    """Open the engine without creating it; a memory that does not exist yet is empty."""
     kind, _, address = engine_name(store, given).partition(":")
     path = address.partition("?")[0].removeprefix("sqlite:///")
     is_file = (kind == "builtin" and "://" not in address) or kind == "jsonl"

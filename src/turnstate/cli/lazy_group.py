@@ -1,7 +1,7 @@
 """A command group that imports some of its commands only when they run.
 
-``turnstate --help`` lists every command without importing one, so that it stays instant. Commands
-defined beside their group are added to it as usual and listed first.
+``turnstate --help`` lists every command without importing any, so it stays instant. Commands that are defined
+next to their group are added to it as usual and listed first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LazyGroup(click.Group):
         return [*self.commands, *self._lazy]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, imported if need be, or None if there is no such command."""
+        """Return a command, importing it if necessary, or None if there is no such command."""
         if lazy := self._lazy.get(cmd_name):
             return lazy.load()
         return super().get_command(ctx, cmd_name)
@@ -51,7 +51,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is meant; the error for an unknown one names the likely one."""
+        """Return the command for the arguments; the error for an unknown one suggests the likely one."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:

@@ -94,7 +94,7 @@ def _format(_ctx: click.Context, _option: click.Parameter, name: str) -> Format:
 
 
 def named_format(name: str, *others: str) -> Format:
-    """Return the format of that name; the error for an unknown one names the likely one."""
+    """Return the named format; the error for an unknown name suggests the likely one."""
     from .. import formats  # deferred: help does not need it
 
     try:

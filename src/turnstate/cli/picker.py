@@ -1,8 +1,8 @@
 """Lets a person pick a session instead of pasting its id.
 
-The newest sessions are listed on stderr with numbers and their last words. A number picks one, words filter
-the list by id, title, user and tags, and Enter picks the first. Without a terminal there is nobody to ask,
-and a session has to be named.
+The newest sessions are listed on stderr, each with a number and the beginning of its last message. A number
+picks a session, words filter the list by id, title, user and tags, and Enter picks the first. Without a
+terminal there is no one to ask, and a session must be named.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["NAMING", "can_pick", "chosen", "matching"]
 
 SHOWN = 15
 COLUMNS = ("", "id", "active", "entries", "title", "last words")
-LAST = 3  # messages that are looked at for the last words: results of tools have none
+LAST = 3  # messages that are searched for the last words: tool results have none
 NAMING = "an id, the beginning of one, a title, or last"
 
 
@@ -34,7 +34,7 @@ def can_pick() -> bool:
 
 
 async def chosen(sessions: SessionManager, name: str | None, *, user: str | None = None) -> SessionRow:
-    """Return the named session; without a name, ask at a terminal which one is meant."""
+    """Return the named session; without a name, ask the user to pick one."""
     if name is not None:
         return await lookup.session(sessions, name, user=user)
     if not can_pick():

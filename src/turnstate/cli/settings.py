@@ -1,4 +1,4 @@
-"""Options that the environment and ``turnstate.toml`` can set: a flag wins over both."""
+"""Options that the environment and ``turnstate.toml`` can set; a flag overrides both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STORE_VARIABLE, MODEL_VARIABLE = SETTINGS["store"].variable, SETTINGS["model"].v
 
 
 def setting(key: str) -> str | None:
-    """Return a setting of the files, for an option that neither a flag nor the environment gives."""
+    """Return a setting from the files, for an option that neither a flag nor the environment sets."""
     return Settings.load(environment={}).text(key)
 
 

@@ -1,9 +1,9 @@
 """Where conversations come from: a file or standard input, with one document or one per line.
 
-The first line decides. If it is a complete JSON value and more lines follow, the input is JSONL and is
-read line by line, however large it is; everything else is one document. Lines that are single messages,
-of a provider or as `convert --to jsonl` writes them, are one conversation together. Documents are parsed
-lazily, so one bad line costs one conversation.
+The first line decides. If it is a complete JSON value and more lines follow, the input is JSONL and is read
+line by line, however large it is; everything else is one document. Lines that are single messages, of a
+provider or as `convert --to jsonl` writes them, form one conversation together. Documents are parsed lazily,
+so one bad line affects only one conversation.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def readable(name: str) -> Iterator[None]:
 
 
 def _neighbor(name: str) -> str:
-    """Return the advice to use a file beside it that is spelled almost like this."""
+    """Return the advice to use a file in the same folder with a similar name."""
     folder, file = os.path.split(name)
     try:
         advice = suggestion(file, os.listdir(folder or "."))
@@ -100,8 +100,8 @@ def _readline(stream: BinaryIO, name: str) -> bytes:
 class SourceDocument:
     """The bytes of one conversation; `line` is None if it is the whole input.
 
-    `layout` says what the bytes are: one JSON document, a provider's message on each line, or a header
-    and a message as Turnstate stores it on each line.
+    `layout` says what the bytes are: one JSON document, one provider's message per line, or a header followed
+    by one message per line as Turnstate stores it.
     """
 
     name: str
@@ -160,7 +160,7 @@ def opened(path: str | None) -> Iterator[InputSource]:
 
 
 def source(stream: BinaryIO, name: str) -> InputSource:
-    """Decide by the first lines of a stream how to read it."""
+    """Return the source for a stream; its first lines decide how to read it."""
     numbered = lines(stream, name)
     filled, head = _head(numbered)
     if not filled:
@@ -174,7 +174,7 @@ def source(stream: BinaryIO, name: str) -> InputSource:
 
 
 def _head(numbered: Iterator[Line]) -> tuple[list[Line], bytearray]:
-    """Read until two lines are not blank; return those two, and everything that was read."""
+    """Read up to the second non-blank line; return the non-blank lines and everything that was read."""
     filled: list[Line] = []
     taken = bytearray()
     while len(filled) < 2 and len(taken) <= strict_json.MAX_BYTES and (line := next(numbered, None)):
@@ -195,7 +195,7 @@ def _only(head: bytearray, stream: BinaryIO, name: str, layout: Layout) -> Itera
 
 
 def _judged(first: bytes) -> tuple[bool, Layout]:
-    """Return whether the first line is a complete JSON value, and what the lines are."""
+    """Return whether the first line is a complete JSON value, and the layout of the input."""
     try:
         value = strict_json.read(first)
     except MalformedJSON:
@@ -218,7 +218,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _is_jsonl(first: bytes, second: bytes, name: str) -> bool:
-    """Decide for a first line that is not valid JSON: two of three hints must agree."""
+    """Return True if an input whose first line is not valid JSON is JSONL: two of three hints must agree."""
     named = name.endswith(LINE_SUFFIXES) and first.strip(b" \t\r\n[{") != b""
     return sum((_is_beyond_repair(first), _is_complete(second), named)) >= 2
 

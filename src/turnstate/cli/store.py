@@ -1,4 +1,4 @@
-"""Which store, tenant and user a command works on.
+"""The store, tenant and user that a command works on.
 
 The store is the --store flag, else TURNSTATE_STORE, else ``turnstate.toml`` in the current folder or in the
 installation's own folder, else the SQLite file there. Read-only commands never create a store: the default
@@ -83,7 +83,7 @@ def file_of(url: str) -> str | None:
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Store]:
-    """Open a store for writing and close it afterwards; create the installation's folder if missing."""
+    """Open a store for writing and close it afterwards; create the installation's folder if needed."""
     from ..home import Home
     from ..stores import connect
 
@@ -91,7 +91,7 @@ async def opened(url: str) -> AsyncIterator[Store]:
         Home.from_environment().make()
     try:
         store = await connect(url)
-    except NewerFormat as newer:  # not a bad input file but an unusable store
+    except NewerFormat as newer:  # here it means an unusable store, not a bad input file
         raise StoreUnavailable(newer.text) from None
     try:
         yield store
@@ -101,7 +101,7 @@ async def opened(url: str) -> AsyncIterator[Store]:
 
 @asynccontextmanager
 async def existing(url: str) -> AsyncIterator[Store]:
-    """Open a store without creating it; the default store, if missing, is empty."""
+    """Open a store without creating it; a missing default store counts as empty."""
     path = file_of(url)
     missing = path is not None and path != MEMORY and not os.path.exists(path)
     if missing and url != default_store():

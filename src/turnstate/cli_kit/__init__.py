@@ -1,1 +1,1 @@
-"""What all programs at a terminal share: the screen, progress, and entries as text."""
+"""Helpers that all terminal programs share: the screen, progress, lookup, and reports as text."""

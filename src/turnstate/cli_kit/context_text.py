@@ -68,7 +68,7 @@ def context_lines(report: ContextReport) -> Iterator[str]:
 
 
 def bar(usage: dict[str, int], width: int = BAR) -> str:
-    """Return a bar of the categories; whatever is used gets at least one cell."""
+    """Return a bar of the categories; each one in use gets at least one cell."""
     total = sum(usage.values())
     cells, end = list[str](), 0.0
     filled = 0
@@ -94,7 +94,7 @@ def _usage_table(report: ContextReport) -> str:
 
 
 def _left_out(report: ContextReport) -> Iterator[str]:
-    """Yield what is not sent as it was said."""
+    """Yield lines about what is not sent in its original form."""
     if report.left_out:
         words = f": “{first_words(report.summary)}”" if report.summary else ""
         place = "a summary replaces them" if report.summary else "nothing replaces them"

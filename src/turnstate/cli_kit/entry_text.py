@@ -1,6 +1,6 @@
 """Log entries as text for a terminal: messages with their calls and outputs, decisions as one line.
 
-Long calls and outputs are cut, with the command that shows all of them. Control characters are escaped.
+Long calls and outputs are cut, followed by the command that shows all of it. Control characters are escaped.
 """
 
 from __future__ import annotations

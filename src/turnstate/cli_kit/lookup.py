@@ -1,9 +1,8 @@
 """Finds the session that a person means, and an entry by its id in any session.
 
-A session can be named by its id, by ``last`` (the newest activity), by its title, or by a beginning of
-its id or title that no other session has. The first of these that applies wins, so an exact id is never
-taken for anything else. Commands that destroy use `precise`: without a person who can be asked, only the
-whole id will do.
+A session can be named by its id, by ``last`` (the newest activity), by its title, or by a unique prefix of
+its id or title. The first of these that applies wins, so an exact id is never taken for anything else.
+Destructive commands use `precise`: if no person can be asked, they accept only the whole id.
 
 Entries are searched page by page through all sessions, newest first, unless the session is known.
 """
@@ -45,7 +44,7 @@ EntryPlace = tuple[SessionRow, Row]
 
 
 async def session(sessions: SessionManager, name: str, *, user: str | None = None) -> SessionRow:
-    """Return the session with this id, title or unique beginning, or the newest for ``last``."""
+    """Return the session with this id, title or unique prefix, or the most recently active for ``last``."""
     if row := await _known(sessions, name, user):
         return row
     candidates = _Candidates(name)
@@ -55,7 +54,7 @@ async def session(sessions: SessionManager, name: str, *, user: str | None = Non
 
 
 async def precise(sessions: SessionManager, name: str, *, asks: bool, user: str | None = None) -> SessionRow:
-    """Return the session with this id; a short form is accepted only if a person is asked afterwards."""
+    """Return the session with this id; accept a short form only if a person is asked afterwards."""
     if row := await exact(sessions, name, user=user):
         return row
     if asks:
@@ -130,7 +129,7 @@ async def _find(sessions: SessionManager, page: Sequence[SessionRow], id: str) -
 async def _rows(sessions: SessionManager, row: SessionRow, ids: Sequence[str]) -> list[Row]:
     try:
         return await sessions.store.find(row.address, ids)
-    except NotFound:  # the session was deleted meanwhile
+    except NotFound:  # the session was deleted in the meantime
         return []
 
 
@@ -143,7 +142,7 @@ class _Candidates:
         self._titled, self._beginning = list[SessionRow](), list[SessionRow]()
 
     def add(self, row: SessionRow) -> None:
-        """Look at one session."""
+        """Add a session if it matches the name."""
         self._ids.append(row.id)
         title = row.title.casefold()
         if title == self._folded != "":
@@ -152,9 +151,9 @@ class _Candidates:
             self._beginning.append(row)
 
     def only(self, otherwise: str) -> SessionRow:
-        """Return the session that is meant; raise `NotFound` if there is none, or if there are several.
+        """Return the only match; raise `NotFound` if there is none, or if there are several.
 
-        `otherwise` begins the error if there is none; advice is added to it.
+        `otherwise` is the beginning of the error message if there is none; advice is added to it.
         """
         found = self._titled or self._beginning
         if len(found) == 1:
@@ -169,7 +168,7 @@ class _Candidates:
         raise NotFound(f"{self._name} is {how} of {len(found):,} sessions: {shown}{more}; {enough} enough")
 
     def _enough(self, ids: Sequence[str]) -> int:
-        """Return how many leading characters tell each of these ids from all others."""
+        """Return how many leading characters distinguish each of these ids from all others."""
         ordered = sorted(self._ids)
         needed = 1
         for id in ids:

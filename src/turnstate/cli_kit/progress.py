@@ -11,7 +11,7 @@ from . import screen
 __all__ = ["Step", "metered", "shown", "waiting"]
 
 Advance = Callable[[int], None]
-"""Takes the bytes of the conversation that was just finished."""
+"""Takes the number of bytes of the conversation that was just finished."""
 
 Step = Callable[[int, int], None]
 """Takes the position of the bar, and the number of items done."""
@@ -19,7 +19,7 @@ Step = Callable[[int, int], None]
 
 @contextmanager
 def shown(size: int | None, *, many: bool) -> Iterator[Advance]:
-    """Show progress through a JSONL input of ``size`` bytes, if known; nothing for a single document."""
+    """Show progress through a JSONL input of ``size`` bytes, if known; show nothing for one document."""
     if not many:
         yield lambda _size: None
         return

@@ -1,10 +1,10 @@
 """Terminal output: results on stdout, messages on stderr, in order and without active escape sequences.
 
-Pipes and files get UTF-8 whatever the locale; a terminal gets its own encoding. Text from outside may
-contain escape sequences. Documents (`show`) reach a pipe byte for byte; on a terminal, control
-characters are written as JSON escapes, so JSON stays the same JSON. Text for people is made `harmless`
-wherever it goes, since a pipe often ends at a terminal, and then printed (`display`). A message on
-stderr (`say`) escapes control characters as well and is always one line.
+Pipes and files get UTF-8 regardless of the locale; a terminal gets its own encoding. Text from outside may
+contain escape sequences. Documents (`show`) are written to a pipe unchanged; on a terminal, control
+characters are written as JSON escapes, so JSON remains equivalent. Text for people is always made `harmless`,
+since a pipe often ends at a terminal, and then printed (`display`). A message on stderr (`say`) also escapes
+control characters and is always one line.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ MAX_MESSAGE_CHARS = 1_000
 GAP = "  "
 MAX_TABLE_WIDTH = 10_000
 MAX_CELL_CHARS = 200
-MIN_LAST_COLUMN = 8  # in a terminal that is too narrow for it
+MIN_LAST_COLUMN = 8  # even if the terminal is too narrow
 
 _BYTE_ESCAPES = range(
     0xDC80, 0xDD00
 )  # surrogate escapes: how Python represents bytes of a file name that are not UTF-8
 
 _captured: list[list[str]] = []
-"""What is displayed while `paged` collects it."""
+"""Stack of the texts that `paged` collects."""
 
 
 def show(text: str) -> None:
@@ -165,14 +165,14 @@ def paged() -> Iterator[None]:
 
 def _page(command: list[str], text: str) -> None:
     columns, rows = shutil.get_terminal_size()
-    # Escape sequences and wide characters make this an estimate; a pager on a short text only costs a key.
+    # Escape sequences and wide characters make this an estimate; an unneeded pager costs only a key press.
     if sum(1 + len(line) // columns for line in text.split("\n")) < rows:
         display(text)
         return
     import subprocess  # deferred: help does not need it
 
     environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX")}
-    with contextlib.suppress(BrokenPipeError):  # quit before the end
+    with contextlib.suppress(BrokenPipeError):  # the user quit before the end
         subprocess.run(command, input=f"{text}\n".encode(), env=environment, check=False)  # noqa: S603
 
 

@@ -20,7 +20,7 @@ _RECENT_SECONDS = 60 * 86_400
 
 
 def time_option(flag: str, text: str) -> Callable[[Decorated], Decorated]:
-    """Return an option that takes a point in time and passes on its milliseconds since 1970."""
+    """Return an option that takes a point in time and passes it on as milliseconds since 1970."""
     return click.option(flag, metavar="WHEN", callback=_read, help=text)
 
 
@@ -34,7 +34,7 @@ def iso(ms: int) -> str:
 
 
 def ago(ms: int) -> str:
-    """Return how long ago a time was, or its date if that is more than 60 days."""
+    """Return how long ago a time was, or its date if it was more than 60 days ago."""
     seconds = (_now() - ms) // 1000
     if not 0 <= seconds < _RECENT_SECONDS:
         return iso(ms)[:10]

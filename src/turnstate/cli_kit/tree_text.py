@@ -1,4 +1,4 @@
-"""The branches of a session as text, each where it begins, with what happened on it."""
+"""The branches of a session as a text tree: each at the point where it begins, with its events."""
 
 from __future__ import annotations
 

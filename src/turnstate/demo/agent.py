@@ -1,9 +1,9 @@
-"""The demo's agent: a process of its own, so that it can be killed.
+"""The demo's agent: it runs in its own process, so that it can be killed.
 
-It works through nightly jobs on a real SQLite store: a question, two tool calls at once, their results,
-an answer; one job returns an enormous log. Before each request it makes a window and runs all five
-validators on it. Each line that it prints is an event in JSON, printed after the store has acknowledged
-it. Started again, it continues where it was. At the job ``hang_at`` its tools block forever.
+It works through nightly jobs on a real SQLite store: a question, two parallel tool calls, their results, an
+answer; one job returns an enormous log. Before each request it builds a window and runs all five validators
+on it. Each line that it prints is an event in JSON; an append is printed after the store has acknowledged it.
+When it is started again, it continues where it stopped. At the job ``hang_at`` its tools block forever.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _JOBS = ("cleanup", "export", "billing", "search index", "backup", "mail digest"
 
 
 def messages(number: int) -> Iterator[Message]:
-    """Yield the messages of one job: a question, two calls at once, their results, an answer.
+    """Yield the messages of one job: a question, two parallel calls, their results, an answer.
 
-    Their ids are derived from the job: windows contain them, so the demo prints the same figures every time.
+    Windows contain the ids, so they are derived from the job: the demo prints the same numbers every time.
     """
     job = _JOBS[number % len(_JOBS)]
     path = f"jobs/{job.replace(' ', '_')}_{number}.py"

@@ -1,7 +1,7 @@
 """The demo's commands section: the real commands, run on a bundled conversation.
 
-Every command line can be typed as shown, and is followed by what the program printed just now, shortened
-to fit the screen.
+Every command line can be typed as shown, and is followed by the actual output of the program, shortened to
+fit the screen.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _step(
 
 
 def _command_line(arguments: tuple[str, ...]) -> str:
-    """Return a command line as one would type it, broken before its last word if it is long."""
+    """Return a command line as a user would type it, broken before its last word if it is long."""
     *first, last = ("$ turnstate", *map(shlex.quote, arguments))
     line = " ".join(first)
     return f"{line} {last}" if len(line) + 1 + len(last) <= COLUMNS else f"{line} \\\n    {last}"
@@ -95,7 +95,7 @@ def _captured(run: Run, arguments: tuple[str, ...]) -> tuple[str, int]:
 
 
 def _shortened(lines: list[str], landmark: str, below: int) -> list[str]:
-    """Return what fits on the screen: all of it, or an excerpt around the landmark."""
+    """Return all lines if they fit on the screen, or else an excerpt around the landmark."""
     if len(lines) <= MAX_LINES:
         return _wrapped(lines)
     seen = next((index for index, line in enumerate(lines) if landmark in line), 0)
@@ -115,7 +115,7 @@ def _wrapped(lines: list[str]) -> list[str]:
 
 
 def _bundled(name: str) -> str:
-    """Return the path of a bundled file as one would type it in the current folder."""
+    """Return the path of a bundled file as a user would type it in the current folder."""
     path = Path(__file__).parents[1] / name
     try:
         return str(path.relative_to(Path.cwd()))

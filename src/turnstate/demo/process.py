@@ -1,6 +1,6 @@
 """Runs the demo's agent as a child process and draws its progress: a bar that shows how full the budget is.
 
-A bar stays on the screen when something happened to the window; otherwise the next one replaces it.
+A bar remains on the screen if something happened to the window; otherwise the next one replaces it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from . import screen
 __all__ = ["AgentRun", "run_agent"]
 
 AGENT = "turnstate.demo.agent"
-EVERY = 20  # jobs between two bars that stay
+EVERY = 20  # jobs between two bars that remain on the screen in any case
 MARGIN = 9
 
 _DECISIONS = {"cut": "the oldest turns leave", "mask": "old output hidden"}
 
 
 class AgentRun:
-    """What one process of the agent found, did and acknowledged, and how it ended."""
+    """One process of the agent: what it found, did and acknowledged, and how it ended."""
 
     def __init__(self) -> None:
         self.found, self.interrupted = list[str](), list[str]()
@@ -81,7 +81,7 @@ def run_agent(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C reaches only us, and we end it
+        start_new_session=True,  # Ctrl-C reaches only this process, which then kills the agent
     ) as agent:
         try:
             for event in _events(agent):

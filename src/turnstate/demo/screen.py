@@ -1,7 +1,7 @@
-"""How the demo looks: headings, lines, a bar that fills, and claims with a tick or a cross.
+"""The output of the demo: headings, lines, a bar that fills, and claims with a tick or a cross.
 
-A claim is made with the result of the comparison that proves it. A false claim is shown as such and
-the demo exits 1, so a test can plant a fault and see it caught.
+A claim is made with the result of the comparison that proves it. A false claim is shown as such and the demo
+exits with 1, so a test can plant a fault and check that it is caught.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def ticked(text: str, *, good: bool) -> None:
 
 
 def moving(text: str) -> None:
-    """Show a line that the next one replaces; nothing in a pipe. Call `clear` after the last one."""
+    """Show a line that the next one replaces; in a pipe, show nothing. Call `clear` after the last one."""
     if _can_move() and not _silent:
         encoding = sys.stdout.encoding or "utf-8"
         width = min(COLUMNS, get_terminal_size().columns) - 1  # a line that wraps cannot be replaced
@@ -105,7 +105,7 @@ def clear() -> None:
 
 
 def bar(tokens: int, limit: int) -> str:
-    """Draw how full a budget is."""
+    """Return a bar that shows how full a budget is."""
     filled = min(BAR, round(BAR * tokens / limit))
     return f"{'█' * filled}{'░' * (BAR - filled)} {tokens:>6,} of {limit:,}"
 

@@ -1,8 +1,8 @@
 """The story of the demo: a long conversation on a real store, and everything that people do to one.
 
-The agent works until its budget is full; then come a tangent, a compaction on request, a file that the
-agent overwrites, and a kill -9. At the end every acknowledged message is looked up in the store, and a
-new session remembers what a user said in passing. Files and snapshots are in a temporary folder.
+The agent works until its budget is full. Then follow a tangent, a compaction on request, a file that the
+agent overwrites, and a kill -9. At the end every acknowledged message is looked up in the store, and a new
+session remembers what a user said in passing. Files and snapshots are in a temporary folder.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 
 class Length(NamedTuple):
-    """How long the agent works: until it pauses, until it is killed, and in all, in jobs."""
+    """How many jobs the agent works on: until it pauses, until it is killed, and in total."""
 
     first: int
     killed_at: int
@@ -131,7 +131,7 @@ def _compare(claims: Claims, killed: AgentRun, resumed: AgentRun, before: dict[s
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """All that can be observed of a conversation: its messages, its state, and the next request."""
+    """Everything that can be observed of a conversation: its messages, its state, and the next request."""
 
     messages: tuple[bytes, ...]
     state: bytes
@@ -149,7 +149,7 @@ async def _picture(sessions: SessionManager) -> Picture:
 
 
 async def play_tangent(sessions: SessionManager, claims: Claims) -> list[Message]:
-    """Begin a tangent with tool calls and leave it; return its messages."""
+    """Begin a tangent with tool calls, leave it, and return its messages."""
     before = await _picture(sessions)
     session = await sessions.open(SESSION)
     state = await session.conversation()
@@ -193,7 +193,7 @@ def _talk(state: ConversationState) -> None:
 
 
 async def play_compaction(sessions: SessionManager, claims: Claims) -> None:
-    """Compact the conversation, and undo that."""
+    """Compact the conversation, then undo the compaction."""
     before = await _picture(sessions)
     session = await sessions.open(SESSION)
     shown = _without_summaries(await session.preview(BUDGET))
@@ -258,7 +258,7 @@ async def play_checkpoint(sessions: SessionManager, claims: Claims, folder: Path
 
 
 async def _overwrite(checkpoints: CheckpointManager, file: Path) -> list[Message]:
-    """Run one turn in which a file is overwritten, with the checkpoints that an agent makes."""
+    """Run one turn that overwrites a file, with the checkpoints that an agent takes."""
     state, question = checkpoints.state, f"Make {FILE} shorter."
     start = len(state.messages)
     call = ToolCallRequest(name="write_file", args={"path": FILE, "text": NEW_TEXT})

@@ -1,7 +1,8 @@
 """``turnstate amazon-q import|export``: exchange conversations with the Amazon Q command line.
 
 Its conversations are JSON: a file written by its ``/save``, or rows of its SQLite database, one per
-folder. The database is opened read-only, and queries on it are bounded, since its schema is not ours.
+folder. The database is opened read-only, and queries on it are bounded, since its schema is not under our
+control.
 """
 
 from __future__ import annotations
@@ -260,7 +261,7 @@ async def _export(
 
 
 class SavedConversation(NamedTuple):
-    """A conversation of a file or database: its title, its place for error messages, and its bytes."""
+    """A conversation in a file or database: its title, its place for error messages, and its bytes."""
 
     title: str
     where: str
@@ -366,7 +367,7 @@ def _value(path: str, database: sqlite3.Connection, key: str) -> bytes:
 
 
 def _rows(path: str, database: sqlite3.Connection, query: str, *given: str | int) -> list[tuple[object, ...]]:
-    """Run a query that is interrupted after `MAX_STEPS`, so that a hostile schema cannot hang us."""
+    """Run a query; interrupt it after `MAX_STEPS`, so that a hostile schema cannot hang the program."""
     steps = iter(range(MAX_STEPS // _STEPS))
     database.set_progress_handler(lambda: next(steps, None) is None, _STEPS)
     with _readable_database(path):

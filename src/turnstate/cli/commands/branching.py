@@ -158,7 +158,7 @@ def changed(
     *,
     as_json: bool,
 ) -> int:
-    """Change one session and report it: in words, or as JSON with the session and its head."""
+    """Change one session and report the result: as text, or as JSON with the session and its head."""
 
     async def run() -> tuple[SessionRow, str, dict[str, Any]]:
         async with managed(store, tenant) as sessions:
@@ -176,7 +176,7 @@ def changed(
 
 
 async def at_branch(log: Log, row: SessionRow, name: str) -> SessionRow:
-    """Return a session as if the head were the end of a branch, given by its number or its name."""
+    """Return a session with its head moved to the end of a branch, named by its number or its name."""
     branches = await log.branches(row.address)
     found = [one for one in branches if str(one.id) == name] or [one for one in branches if one.name == name]
     if not found:

@@ -1,4 +1,4 @@
-"""``turnstate chat``: talk to a model in this folder, in a session that survives everything."""
+"""``turnstate chat``: talk to a model in this folder, in a session that survives a crash."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 DEFAULT_MODELS = {"anthropic": "claude-sonnet-4-5", "openai": "gpt-5", "gemini": "gemini-2.5-pro"}
-"""The model that answers if only a key is set, by the provider whose key it is."""
+"""The model that answers if only a key is set, by the provider of the key."""
 
 DEFAULT = "[default: environment, or turnstate.toml]"
 
@@ -190,13 +190,13 @@ async def _on_terminal(chat: Chat, start: Coroutine[Any, Any, None]) -> int:
 
     assert isinstance(chat.view, TerminalView)  # noqa: S101
     await converse(chat, chat.view, start)
-    if chat.is_open:  # else the user decided against the session, or left before it was open
+    if chat.is_open:  # otherwise the user declined the session, or left before it was open
         screen.say(f"saved as session {chat.session.id}; `turnstate chat --continue` goes on")
     return 0
 
 
 async def _start(chat: Chat, profile: AgentProfile, session: Session | None, *, take_over: bool) -> None:
-    """Let the agent answer in a session, in a new one if there is none, and finish its last turn."""
+    """Start the agent in a session and finish its last turn; without a session, begin a new one."""
     await chat.use_agent(profile)
     if session is None:
         await chat.begin()
@@ -209,7 +209,7 @@ async def _start(chat: Chat, profile: AgentProfile, session: Session | None, *, 
 
 
 def _configuration(model: str | None, agent: str | None, *, ask: bool) -> tuple[Settings, AgentProfile]:
-    """Return settings and agent; of a workspace that waits for approval, after asking for it."""
+    """Return the settings and the agent; if the workspace needs approval, ask for it first."""
     from ...config.assembly import chosen_agent
 
     folder, home = Path.cwd(), Home.from_environment()
@@ -224,12 +224,12 @@ def _configuration(model: str | None, agent: str | None, *, ask: bool) -> tuple[
 
 
 def _with_key(settings: Settings) -> str | None:
-    """Return the model of the first provider that there is a key for."""
+    """Return the default model of the first provider that has a key."""
     return next((name for key, name in DEFAULT_MODELS.items() if settings.has_key(key)), None)
 
 
 async def _asked_session(sessions: SessionManager, asked: str | None, user: str) -> Session | None:
-    """Return the session to go on with, from the store or else from its snapshots; None begins one."""
+    """Return the session to continue, from the store or else from its snapshots; None for a new one."""
     if asked is None:
         return None
     if not asked:
@@ -258,7 +258,7 @@ def _terminal(workspace: Path, home: Home) -> TerminalView:
 
 
 async def _piped(chat: Chat, *, lines: bool) -> int:
-    """Answer standard input: as one message, or line by line; return 1 if something failed."""
+    """Answer standard input as one message or line by line; return 1 if something failed."""
     text = await asyncio.to_thread(sys.stdin.buffer.read) if not lines else b""
     try:
         if not lines:

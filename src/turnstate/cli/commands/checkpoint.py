@@ -76,7 +76,7 @@ class Target:
         self.work_tree, self.force = work_tree, force
 
     def settle(self, *, asks: bool) -> SessionRow:
-        """Return the session, and name it by its whole id from now on; a short form needs a question."""
+        """Return the session and use its whole id from now on; accept a short form only if `asks`."""
 
         async def found() -> SessionRow:
             async with managed(self.store, self.tenant) as sessions:
@@ -211,7 +211,7 @@ def diff(target: Target, checkpoint: str, other: str | None, stat: bool, as_json
 
 
 def _colored(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a diff in the colors that people know, safe to print."""
+    """Yield the lines of a diff in the usual colors, safe to print."""
     for line in lines:
         color = next((name for start, name in DIFF_COLORS.items() if line.startswith(start)), None)
         yield styled(harmless(line), fg=color)
@@ -249,7 +249,7 @@ def _row(one: CheckpointTurn | Checkpoint, damaged: dict[str, str]) -> Sequence[
 
 
 def changes(added: int, modified: int, deleted: int) -> str:
-    """Return how many files were added, modified and deleted, as text."""
+    """Return the numbers of added, modified and deleted files as text."""
     signs = ((added, "+"), (modified, "~"), (deleted, "-"))
     return " ".join(f"{sign}{count:,}" for count, sign in signs if count) or "none"
 

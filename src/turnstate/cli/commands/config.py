@@ -1,4 +1,4 @@
-"""``turnstate config``: which settings hold and why, which agents there are, and what a workspace may run."""
+"""``turnstate config``: show settings and where they come from, list agents, and approve a workspace."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def trust(revoke: bool, yes: bool, as_json: bool) -> int:
 
 
 def approve(folder: Path, *, yes: bool = False, as_json: bool = False) -> int:
-    """Show what the files of a workspace ask for, and approve it if the user says so; else return 1."""
+    """Show what the files of a workspace ask for and approve it if the user agrees; otherwise return 1."""
     kept = Trust(Home.from_environment())
     files = _workspace_files(folder)
     waiting = [file for file in files if not kept.approves(file.path, file.content)]
@@ -130,7 +130,7 @@ def approve(folder: Path, *, yes: bool = False, as_json: bool = False) -> int:
             screen.show(documents.compact(row))
             continue
         screen.display(screen.styled(screen.escaped(str(file.path)), bold=True))
-        for line in lines:  # in full: what is cut out of the middle could be what matters
+        for line in lines:  # in full: a cut could hide the part that matters
             screen.display(f"  {screen.escaped(line, MAX_BYTES)}")
     if as_json and not yes:
         return 1
@@ -139,7 +139,7 @@ def approve(folder: Path, *, yes: bool = False, as_json: bool = False) -> int:
     warning = "It holds until the files change"
     approved = screen.confirmed("approve this?", yes=yes, warning=warning, refused="nothing was approved")
     for file, _ in asked if approved else ():
-        kept.approve(file.path, file.content)  # the bytes that were shown, whatever the file has by now
+        kept.approve(file.path, file.content)  # the bytes that were shown, even if the file has changed since
     return 0 if approved else 1
 
 
@@ -155,7 +155,7 @@ def _workspace_files(folder: Path) -> Iterator[ConfigFile]:
 
 
 def _asked(file: ConfigFile, folder: Path) -> list[str]:
-    """Return what a file needs approval for; raise `InputError` if the file is wrong."""
+    """Return what a file needs approval for; raise `InputError` if the file is invalid."""
     from ...config.profile import profile_of
 
     if file.name != FILE:
@@ -166,7 +166,7 @@ def _asked(file: ConfigFile, folder: Path) -> list[str]:
 
 
 def _keys() -> Iterator[Given]:
-    """Yield the keys of providers that the environment has; their values stay where they are."""
+    """Yield the provider keys that are set in the environment, without their values."""
     for provider, variable in KEY_VARIABLES.items():
         if os.environ.get(variable):
             yield Given(key=f"keys.{provider}", value=None, origin=Origin("environment", variable))
@@ -179,7 +179,7 @@ def _shown(given: Given) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a value as text; of tables only the names, since they may contain passwords."""
+    """Return a value as text; for a table only the names, since its values may contain passwords."""
     match value:
         case str():
             return shown_url(value)

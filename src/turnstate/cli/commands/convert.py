@@ -25,20 +25,20 @@ Transcript = Callable[[Conversation, Sequence[Message]], str]
 
 
 def _markdown(conversation: Conversation, messages: Sequence[Message]) -> str:
-    """Return Markdown; one of many conversations gets a title."""
+    """Return Markdown, with a title if the conversation is one of several."""
     text = harmless(markdown(messages).rstrip("\n"))
     return text if not conversation.many else f"# {conversation.label}\n\n{text}\n"
 
 
 def _jsonl(conversation: Conversation, messages: Sequence[Message]) -> str:
-    """Return JSON Lines: a header and one message per line, so one conversation per file."""
+    """Return JSON Lines: a header, then one message per line; a file can hold only one conversation."""
     if conversation.many:
         raise InputError("jsonl holds one conversation, one message per line; convert them one by one")
     return "".join(jsonl(messages)).rstrip("\n")
 
 
 TRANSCRIPTS: dict[str, Transcript] = {"markdown": _markdown, "jsonl": _jsonl}
-"""What `convert` writes besides the provider formats."""
+"""The formats that `convert` writes besides the provider formats."""
 
 
 def _target(_ctx: click.Context, _option: click.Parameter, name: str) -> Format | Transcript:

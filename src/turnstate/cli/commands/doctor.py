@@ -41,7 +41,7 @@ MEANINGS: dict[str, tuple[Result, str]] = {
     "best_effort": ("warning", "a power cut may lose the last acknowledged writes"),
     "memory": ("warning", "everything is lost when the process ends"),
 }
-MAX_NAMED = 5  # files that are named; the others are counted
+MAX_NAMED = 5  # files to name; the others are only counted
 WANTED = {"journal_mode": "wal", "synchronous": "FULL"}
 FOREIGN = "may run with the privileges of every user of the store; drop what you do not know"
 
@@ -56,7 +56,7 @@ class Check:
 
 
 async def checks(store: str) -> AsyncIterator[Check]:
-    """Yield all checks, one after the other."""
+    """Run all checks, one after another."""
     yield _python()
     yield Check("turnstate", "ok", __version__)
     yield _sqlite()
@@ -110,7 +110,7 @@ async def _store(url: str) -> AsyncIterator[Check]:
     result, meaning = MEANINGS[durability]
     yield Check("durability", result, f"{durability}: {meaning}")
     for name, text in facts.items():
-        if name != "store":  # the URL says so
+        if name != "store":  # the URL already shows it
             yield _fact(name, text)
 
 

@@ -46,7 +46,7 @@ MARKDOWN = "markdown"
 HTML = "html"
 
 WHOLE = 1_000
-"""Steps of the progress meter per session, so that part of a long session is visible."""
+"""Steps of the progress meter per session, so that progress within a long session is visible."""
 
 STEP = 500
 """Entries between two updates of the progress meter."""

@@ -1,4 +1,4 @@
-"""``turnstate fit``: shorten conversations to a token budget such that they stay valid."""
+"""``turnstate fit``: shorten conversations to a token budget and keep them valid."""
 
 from __future__ import annotations
 
@@ -156,12 +156,12 @@ def _refuse_one_place(output: str | None, report: str | None) -> None:
 
 
 class _Elsewhere(Exception):
-    """Carries a failure of another file through a context manager that would blame its own."""
+    """Carries an error about another file through a context manager that would blame its own file."""
 
 
 @contextmanager
 def _opened(path: str | None, *, force: bool) -> Iterator[destination.Write]:
-    """Open one of two destinations; an error of the other one is not reported as an error of this one."""
+    """Open one of two destinations; do not report an error about the other one as an error about this one."""
     failure: OSError | None = None
     with suppress(_Elsewhere), destination.opened(path, force=force) as write:
         try:

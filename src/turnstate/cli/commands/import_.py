@@ -33,7 +33,7 @@ from .sessions import entries
 __all__ = ["command"]
 
 STEP = 64 << 10
-"""Bytes of an archive between two updates of the progress meter, also within a long session."""
+"""Bytes of an archive between two updates of the progress meter, even within a long session."""
 
 RESULTS = {"imported": "imported", "known": "already present", "skipped": "skipped"}
 
@@ -106,13 +106,13 @@ class _Import:
         self._results, self._entries = Counter[str](), 0
 
     async def archives(self, url: str, files: Sequence[str]) -> int:
-        """Import archives, one after the other."""
+        """Import archives, one after another."""
         with self._summarized():
             for file in files:
                 with _bytes(file) as (name, stream), metered("sessions", _size(stream)) as step:
                     lines = _Lines(stream, partial(self._progressed, step))
                     with _named(name):
-                        found = bundles(lines)  # before the store is opened, and perhaps created
+                        found = bundles(lines)  # before opening, and perhaps creating, the store
                     async with opened(url) as store:
                         with _named(name):
                             for bundle in found:
@@ -125,7 +125,7 @@ class _Import:
     async def conversations(
         self, url: str, files: Sequence[str], provider: Format, user: str | None, *, keep_going: bool
     ) -> int:
-        """Import the conversations of a provider's format."""
+        """Import conversations in a provider's format."""
         bad = 0
         with self._summarized():
             for file in files:
@@ -146,7 +146,7 @@ class _Import:
         *,
         keep_going: bool,
     ) -> bool:
-        """Import one conversation; return True if it was bad and reported."""
+        """Import one conversation; return True if it was invalid and has been reported."""
         try:
             with _named(one.where):
                 self._count(await self._adopted(store, one, provider, user))
@@ -187,7 +187,7 @@ class _Import:
 
     @contextmanager
     def _summarized(self) -> Iterator[None]:
-        """Print the counts at the end, also after a failure if something was imported before it."""
+        """Print the counts at the end, even after a failure if something was imported before it."""
         try:
             yield
         except BaseException:

@@ -1,4 +1,4 @@
-"""``turnstate memory``: what is remembered of users, by the engine that the worker delivers to."""
+"""``turnstate memory``: show and change what is remembered about users, in the worker's memory engine."""
 
 from __future__ import annotations
 

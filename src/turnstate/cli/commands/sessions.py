@@ -1,4 +1,4 @@
-"""``turnstate sessions``: list sessions, rename, tag, end and reset one, set its model, expire idle ones.
+"""``turnstate sessions``: list, rename, tag, end and reset sessions, set a model, expire idle sessions.
 
 Without a subcommand, ``turnstate sessions`` lists them.
 """
@@ -305,7 +305,7 @@ async def _change(
     *,
     as_json: bool,
 ) -> int:
-    """Change one session and report it; with JSON, as the fields of the session after the change."""
+    """Change one session and report the result: as text, or as the JSON fields of the changed session."""
     async with managed(store, tenant) as sessions:
         row = await lookup.session(sessions, id, user=user)
         done = await change(await sessions.open(row.id, user=user))
@@ -369,7 +369,7 @@ def fields(row: SessionRow) -> dict[str, Any]:
 
 
 def described(row: SessionRow) -> str:
-    """Return what a person needs in order to recognize a session: id, title, user, size and time."""
+    """Describe a session so that a person recognizes it: id, title, user, size and time."""
     named = f" “{row.title}”" if row.title else ""
     whose = f" of {row.user}" if row.user else ""
     return f"session {row.id}{named}{whose}, {entries(row.seq)}, last used {ago(row.active)}"

@@ -1,4 +1,4 @@
-"""``turnstate sessions destroy|erase``: the commands that delete, after a confirmation."""
+"""``turnstate sessions destroy|erase``: the commands that delete sessions, after a confirmation."""
 
 from __future__ import annotations
 

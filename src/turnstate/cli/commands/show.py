@@ -45,7 +45,7 @@ class LineRange(NamedTuple):
 
 @dataclass(frozen=True)
 class EntryView:
-    """What to show of a session, message or output, and in which form."""
+    """Shows a session, message or output: which part of it, and in which form."""
 
     last: int | None
     lines: LineRange | None

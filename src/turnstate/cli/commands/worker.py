@@ -116,7 +116,7 @@ async def _work(
 
 @contextmanager
 def _stop_signal() -> Iterator[asyncio.Event]:
-    """Yield an event that the first signal sets; the second signal has its default effect."""
+    """Yield an event that the first signal sets; a second signal has its default effect."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
 
@@ -169,7 +169,7 @@ async def _revive(store: str, which: str, *, as_json: bool) -> int:
 
 
 async def _revive_all(outbox: Store) -> list[str]:
-    revived = dict[str, None]()  # one that is parked again at once is not revived twice
+    revived = dict[str, None]()  # a parcel that is parked again immediately is not revived twice
     while found := [one.id for one in await outbox.parcels(parked=True, limit=PAGE) if one.id not in revived]:
         for id in found:
             revived[id] = None
