@@ -1,1 +1,1 @@
-"""Benchmarks: each prints its figures beside another library or a raw limit, measured in the same run."""
+"""Benchmarks: each prints its results next to another library or a raw limit, measured in the same run."""

@@ -32,10 +32,10 @@ BENCHES = (
 
 
 BRIEFLY = 1.0
-"""Seconds of each contestant in a case of sessions with `--brief`, so that all take about ten minutes."""
+"""Seconds per contestant and case of the sessions benchmark with `--brief`: about ten minutes in total."""
 
 FEW = 3
-"""Rounds of a window that takes long, with `--brief`."""
+"""Minimum rounds per timing of a window with `--brief`."""
 
 
 def main() -> None:
@@ -56,12 +56,12 @@ def main() -> None:
     for name in given.names:
         print(f"\n# {name}")
         found[name] = recorded(name)
-        if given.json:  # after each of them, so that an interrupted run leaves the others
+        if given.json:  # after each one, so that an interrupted run keeps the earlier results
             given.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
 def recorded(name: str) -> dict[str, Any]:
-    """Run a benchmark; return what it printed, with the day, the machine and the time that it took."""
+    """Run a benchmark; return what it printed, with the date, the machine and the time it took."""
     recorder, load, started = Recorder(sys.stdout), os.getloadavg()[0], time.monotonic()
     with redirect_stdout(recorder):
         import_module(f"bench.{name}").main()

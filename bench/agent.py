@@ -1,12 +1,11 @@
-"""A round of the agent with one call, beside the same rows written raw, in a conversation of 10,000 messages.
+"""A round of the agent with one call, compared with the same rows written raw, at 10,000 messages.
 
-A round is a request, the reply with a call, the mark that a tool which is not idempotent was started, its
-result: three commits, and the window between them. The model replies at once and the tool returns at once, so
-what is measured is the loop itself. The raw side writes the very entries that the round wrote, in the same
-three transactions, into a store of the same length, in a loop without checks, threads or event loop; they are
-encoded and counted on the way. Words for search are on neither side, since an append does not write them.
-Both take turns on one disk. On a machine with other work a median measures that work, so the fastest tenth of
-the rounds is compared.
+A round is a request, the reply with a call, the mark that a non-idempotent tool was started, and its result:
+three commits, and the window between them. The model and the tool return immediately, so only the loop itself
+is measured. The raw side writes exactly the entries that the round wrote, in the same three transactions, to
+a store of the same length, in a loop without checks, threads or an event loop; it encodes and counts them on
+the way. Neither side writes words for search, since an append does not write them. Both take turns on one
+disk. On a busy machine a median measures the other work, so the fastest tenth of the rounds is compared.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ async def note(number: int) -> str:
 
 
 def reply(request: ModelRequest) -> list[ModelEvent]:
-    """Return a reply with one call, and what a provider would report."""
+    """Return a reply with one call, and the usage that a provider would report."""
     call = ToolCallRequest(name="note", args={"number": len(request.messages)})
     usage = UsageReported(input=20_000, output=30, cached=15_000)
     return [ToolCallMade(call), usage, Finished("tool_calls")]
 
 
 async def rounds(session: Session) -> list[float]:
-    """Run a turn of so many rounds; return the time of each."""
+    """Run a turn of `ROUNDS` rounds; return the time of each."""
     model = ScriptedModel(*[reply] * (ROUNDS + 1))
     tools = ToolManager([note], approvals=Approvals([Rule("note", "allow")]))
     limits = Limits(rounds=ROUNDS + 1, repeats=ROUNDS + 2)
@@ -67,7 +66,7 @@ async def rounds(session: Session) -> list[float]:
 
 
 async def written(session: Session, after: str) -> list[list[Entry]]:
-    """Return what was written since an entry, by transactions: reply and usage, the mark, the result."""
+    """Return what was written after an entry, by transaction: reply and usage, the mark, the result."""
     groups = list[list[Entry]]()
     for one in await session.entries(after=after):
         if isinstance(one.entry, Usage):
@@ -78,13 +77,13 @@ async def written(session: Session, after: str) -> list[list[Entry]]:
 
 
 def made() -> Callable[[Any], Made]:
-    """Return what makes an entry a record, without its words."""
+    """Return a function that makes a record of an entry, without its words."""
     record: Callable[[Any], Record] = recorder()
     return lambda entry: (record(entry), None)
 
 
 def raw(bare: Bare, groups: Sequence[Sequence[Entry]]) -> list[float]:
-    """Write transactions raw; return the time of each three, which are a round."""
+    """Write transactions raw; return the time of each round, which is three of them."""
     record = made()
     spent = [sum(bare.write([("raw", one) for one in group], record, at_once=len(group))) for group in groups]
     return [sum(spent[at : at + 3]) for at in range(0, len(spent) - 2, 3)]
@@ -104,7 +103,7 @@ async def measured(folder: Path, bare: Bare) -> tuple[list[float], list[float]]:
             ready = await session.append(Message.assistant("Ready."))
             (last,) = ready.ids.values()
             ours += await rounds(session)
-            theirs += raw(bare, (await written(session, last))[1:])  # without the user's words
+            theirs += raw(bare, (await written(session, last))[1:])  # without the user's message
     return ours, theirs
 
 

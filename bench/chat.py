@@ -1,7 +1,7 @@
-"""The chat on a terminal: the help, the first prompt of a long session, and a key's echo while text streams.
+"""The chat in a terminal: the help, the first prompt of a long session, and a key's echo while text streams.
 
-Times are those that a person sees, in a pseudo terminal, the start of the process included. Beside them is
-the time of a bare ``python -c pass``, since much of a start is the interpreter's.
+Times are what a person sees, in a pseudoterminal, including the start of the process. The time of a bare
+``python -c pass`` is printed as well, since the interpreter takes a large part of a start.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def _started(*command: str) -> float:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment with bytecode files, which an installed package has."""
+    """Return an environment that writes bytecode files, since an installed package has them."""
     return {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
 
 
 async def _fill(folder: Path) -> None:
-    """Make the sessions that are resumed, and their last window, as a chat that used them leaves them."""
+    """Create the sessions to resume."""
     async with SessionManager.open(f"sqlite:///{folder}/chat.db") as sessions:
         for length in LENGTHS:
             session = await sessions.create(id=f"s{length}", user="u", title=f"{length} messages")
@@ -91,7 +91,7 @@ def _first_prompt(folder: Path, address: str, session: str) -> float:
 
 
 def _echoes(folder: Path, address: str) -> list[float]:
-    """Return the times between a key and its appearance, while an answer streams."""
+    """Return the times from a key press to its appearance while an answer streams."""
     times = list[float]()
     with _start(folder, address) as terminal:
         terminal.wait("/help")

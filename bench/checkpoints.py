@@ -1,8 +1,8 @@
-"""Snapshots of a work tree beside plain `git add -A` and `git commit`, equally durable.
+"""Snapshots of a work tree compared with plain `git add -A` and `git commit`, equally durable.
 
-Both keep the same files of one folder of one disk, by turns, with `core.fsync=all`. Git gets its own
-repository beside the tree and a configuration of nothing, so neither is helped nor hindered. The first
-snapshot of each size is taken once; the others several times, and the median counts.
+Both save the same files in one folder on one disk, one after the other, with `core.fsync=all`. Git gets its
+own repository next to the tree and an empty configuration, so neither has an advantage. The first snapshot of
+each size is taken once, the others several times; the median is printed.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Ours:
 
     def __init__(self, folder: Path, tree: Path) -> None:
         self.folder = folder
-        self._kept = ShadowRepository.open(folder, tree, force=True)  # the bench lies in an ignored folder
+        self._kept = ShadowRepository.open(folder, tree, force=True)  # the benchmark is in an ignored folder
 
     def keep(self, tag: str) -> None:
         """Take a snapshot."""
         self._kept.snapshot(tag)
 
     def bring_back(self, tag: str) -> None:
-        """Restore, which takes two more snapshots."""
+        """Restore a snapshot, which takes two more snapshots."""
         self._kept.restore(tag, hard=True)
 
 
@@ -81,7 +81,7 @@ class PlainGit:
         self._run("tag", "--force", tag)
 
     def bring_back(self, tag: str) -> None:
-        """Check a commit's files out."""
+        """Check out a commit's files."""
         self._run("checkout", "--quiet", tag, "--", ".")
 
     def _run(self, *arguments: str) -> None:
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def report(folder: Path, count: int, *, rounds: int = ROUNDS) -> None:
-    """Measure a tree of so many files, and print."""
+    """Measure a tree of `count` files, and print the results."""
     tree = folder / "tree"
     grow(tree, count)
     keepers: list[Keeper] = [Ours(folder / "ours", tree), PlainGit(folder / "plain", tree)]
@@ -123,7 +123,7 @@ def report(folder: Path, count: int, *, rounds: int = ROUNDS) -> None:
 
 
 def measured(keeper: Keeper, tree: Path, rounds: int) -> dict[str, float]:
-    """Time every step; the median of several rounds if it can be repeated."""
+    """Time every step; return the median of several rounds if the step can be repeated."""
     series = dict[str, list[float]]((step, []) for step in STEPS)
     series["first"].append(timed(lambda: keeper.keep("start")))
     for number in range(rounds):
@@ -138,7 +138,7 @@ def measured(keeper: Keeper, tree: Path, rounds: int) -> dict[str, float]:
 
 
 def grow(tree: Path, count: int) -> None:
-    """Write files as a project has them: some thousand bytes of text, some dozen in a folder."""
+    """Write files like those of a project: a few thousand bytes of text each, a few dozen per folder."""
     rolled = random.Random(count)
     for number in range(count):
         folder = tree / f"part{number // (IN_A_FOLDER * 25)}" / f"module{number // IN_A_FOLDER % 25}"
@@ -151,21 +151,21 @@ def grow(tree: Path, count: int) -> None:
 
 
 def change(tree: Path, number: int) -> None:
-    """Write other text into some files here and there."""
+    """Write other text to some files throughout the tree."""
     files = sorted(tree.rglob("*.py"))
     for path in files[number :: len(files) // CHANGED][:CHANGED]:
         path.write_text(f"# changed {number} {time.time_ns()}\n" * 60)
 
 
 def timed(act: Callable[[], None]) -> float:
-    """Return the seconds that something takes by the clock on the wall."""
+    """Return how long a call takes, in seconds of wall-clock time."""
     start = time.perf_counter()
     act()
     return time.perf_counter() - start
 
 
 def disk(folder: Path) -> int:
-    """Return the bytes that a folder takes on the disk, which keeps files in blocks."""
+    """Return the bytes that a folder takes on the disk, in whole blocks."""
     return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
 
 

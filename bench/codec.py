@@ -1,6 +1,6 @@
-"""Messages to JSON and back: `codec` beside other ways, over the same messages in the same run.
+"""Messages to JSON and back: `codec` compared with other libraries, on the same messages in the same run.
 
-What each one checks is printed beside it: the fastest check nothing.
+What each library checks is printed next to its time: the fastest ones check nothing.
 """
 
 from __future__ import annotations
@@ -108,12 +108,12 @@ class ModelMessage(_Model):
 
 
 def sample() -> list[Message]:
-    """Take messages from generated conversations."""
+    """Return messages from generated conversations."""
     return list(islice(chain.from_iterable(conversations.many(MESSAGES)), MESSAGES))
 
 
 def best(contenders: Sequence[Callable[[], object]]) -> list[float]:
-    """Time each once a round, in turn, so that a busy moment of the machine falls on all of them."""
+    """Time each contender once per round, in turn, so that a busy moment of the machine affects all."""
     seconds = [float("inf")] * len(contenders)
     for _ in range(ROUNDS):
         for index, run in enumerate(contenders):
@@ -124,7 +124,7 @@ def best(contenders: Sequence[Callable[[], object]]) -> list[float]:
 
 
 def table(title: str, size: int, rows: Sequence[tuple[str, str, Callable[[], object]]]) -> None:
-    """Print the rows with their times, as ratios to the first, which is ours."""
+    """Print the rows with their times, and as ratios to the first row, which is ours."""
     print(f"{title}: {MESSAGES:,} messages, {size / 1e6:.1f} MB")
     seconds = best([run for _, _, run in rows])
     for (name, does, _), taken in zip(rows, seconds, strict=True):
@@ -133,7 +133,7 @@ def table(title: str, size: int, rows: Sequence[tuple[str, str, Callable[[], obj
 
 
 def main() -> None:
-    """Print how long writing and reading takes."""
+    """Print the times of writing and reading."""
     messages = sample()
     written = [codec.encode(message) for message in messages]
     dicts = [orjson.loads(data) for data in written]

@@ -1,9 +1,8 @@
-"""Speed of token counters: ours and the estimator, beside the bare tokenizer and two others.
+"""Speed of token counters: ours and the estimator, compared with the bare tokenizer and two others.
 
-The texts: English is the help of the standard library, code its source, JSON a table of
-characters, Japanese a few paragraphs over and over; messages are 200 characters each. All
-ways count the same text in the same round; the best round of each is shown. toktok is what our exact
-counter calls.
+The texts: English is the help of the standard library, code is its source, JSON is a table of characters,
+Japanese is a few paragraphs repeated; messages have 200 characters each. All counters count the same text in
+the same round; the best round of each is shown. Our exact counter calls toktok.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ JAPANESE = """会議は午後三時から始まります。資料は前日まで
 
 
 def texts() -> dict[str, list[str]]:
-    """Return the texts, each as a list of what is counted in one call."""
+    """Return the texts, each as a list of pieces that are counted in one call each."""
     english = "\n".join(pydoc_data.topics.topics.values())[:CHARACTERS]
     code = "".join(map(inspect.getsource, (argparse, inspect, typing)))[:CHARACTERS]
     characters = [chr(point) for point in range(0x21, 0x3000) if unicodedata.name(chr(point), "")]
@@ -51,10 +50,10 @@ def texts() -> dict[str, list[str]]:
 
 
 def best(ways: dict[str, Callable[[str], object]], pieces: list[str]) -> dict[str, float]:
-    """Time every way in turn, round after round, and keep the best of each.
+    """Time the counters in turn, round after round, and keep the best time of each.
 
-    Every other round goes backwards: who comes after a way with the same tables finds them in the
-    processor's cache.
+    Every other round is in reverse order: a counter that runs after one with the same tables finds them in
+    the processor's cache.
     """
     seconds = dict.fromkeys(ways, float("inf"))
     for number in range(ROUNDS):
@@ -67,7 +66,7 @@ def best(ways: dict[str, Callable[[str], object]], pieces: list[str]) -> dict[st
 
 
 def main() -> None:
-    """Print throughput, and how many times that of tiktoken ours is."""
+    """Print the throughputs, and the ratios of ours to tiktoken's and toktok's."""
     for name in VOCABULARIES:
         ways = counters(name)
         print(f"{name + ', MB/s':24}" + "".join(f"{way:>12}" for way in ways) + RATIOS)
@@ -80,7 +79,7 @@ def main() -> None:
 
 
 def counters(name: str) -> dict[str, Callable[[str], object]]:
-    """Return the ways to count with a vocabulary."""
+    """Return the counters for a vocabulary, by name."""
     encode = offline_tiktoken.encoding(name).encode
     return {
         "tiktoken": lambda text: len(encode(text, disallowed_special=())),

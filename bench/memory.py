@@ -1,9 +1,9 @@
-"""Memory: how many of the turns that hold an answer are found, beside plain BM25, and how fast.
+"""Memory: how many of the turns that contain an answer are found, compared with plain BM25, and how fast.
 
-Recall of the evidence: of the turns that hold the answer, how many are among the first k. Plain BM25
-ranks the words of single turns as they are written. Time is that of a search from Python, in a memory
-of 50,000 turns on disk: the dialogues over and over, each time in new sessions. The time of the processor
-says what a search costs, also where other programs run.
+Recall of the evidence is the share of the turns with the answer that are among the first k. Plain BM25 ranks
+the words of single turns as they are written. The time is that of a search from Python, in a memory of 50,000
+turns on disk: the dialogues repeated, each time in new sessions. The processor time shows what a search costs
+even if other programs run.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _record(talk: Dialogue, session: int, style: str, user: User, name: str) -> 
 
 
 async def _fill(talks: list[Dialogue], path: Path, embedder: Embedder | None) -> None:
-    """Store the dialogues over and over; without its embedder the engine does not look at the vectors."""
+    """Store the dialogues repeatedly; an engine that is opened without the embedder ignores the vectors."""
     engine, started = await connect(str(path), embedder=embedder), time.perf_counter()
     count, lap = 0, 0
     while count < TURNS:
@@ -176,14 +176,14 @@ def _spread(times: list[float]) -> str:
 
 
 class _Known:
-    """An embedder that computes each text once: the dialogues are stored many times over."""
+    """An embedder that computes each text only once: the dialogues are stored many times."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.name, self._embedder = embedder.name, embedder
         self._known = dict[str, list[float]]()
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        if len(texts) == 1:  # a question is computed each time, as in use
+        if len(texts) == 1:  # a question is computed each time, as in real use
             return await self._embedder.embed(texts)
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         if new:
@@ -191,4 +191,4 @@ class _Known:
         return [self._known[text] for text in texts]
 
     async def close(self) -> None:
-        """Stay open for the next engine."""
+        """Do nothing: the next engine uses the embedder again."""

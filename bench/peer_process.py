@@ -1,8 +1,8 @@
-"""A peer in an environment and a process of its own, asked one question at a time.
+"""A peer in its own environment and process, asked one question at a time.
 
-The environment is made under ``.bench/`` when it is first needed, and again when other packages are
-wanted. A question is a line of JSON on standard input and its answer a line on standard output, so
-only one process works at a time. Its first line reports its versions.
+The environment is created under ``.bench/`` when it is first needed, and again when other packages are
+required. A question is a line of JSON on standard input and its answer is a line on standard output, so only
+one process works at a time. The first line of output reports the peer's versions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PeerMissing(Exception):
 
 
 class Script(NamedTuple):
-    """A module of `bench.peers`, and the environment in which it runs."""
+    """A module of `bench.peers`, and the environment that it runs in."""
 
     module: str
     environment: str
@@ -70,7 +70,7 @@ class PeerProcess:
 
 
 def python(environment: str, packages: tuple[str, ...]) -> str:
-    """Return the interpreter of an environment, which is created if it lacks the packages."""
+    """Return the interpreter of an environment; create the environment if it lacks the packages."""
     home = ROOT / ".bench" / environment
     interpreter, made = str(home / "bin" / "python"), home / ".installed"
     if made.exists() and made.read_text() == " ".join(packages):

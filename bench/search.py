@@ -1,10 +1,10 @@
 """Search in a large SQLite store: how long a first page takes, and how long the index takes to catch up.
 
-A million messages in a thousand sessions are written as a program writes them, a thousand at a time. After
-every ten thousand a search is made at once, so that it waits for all of them to be indexed: that is the time
-to catch up. Then first pages of words are searched that are in every message, in few and in one, with and
-without a session or a user. Times are of the wall clock: medians of a few searches, each with a new word
-where there is one.
+A million messages in a thousand sessions are written as a program would write them, a thousand at a time.
+After every ten thousand messages, a search immediately follows and has to wait until all of them are indexed:
+that is the time to catch up. Then the benchmark searches the first pages for words that are in every message,
+in few and in one, with and without a session or a user. Times are wall-clock times: medians of a few
+searches, each with a new word where there is one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .window_print import goal, ms, table
 ENTRIES = 1_000_000
 OF_A_SESSION = 1_000
 AT_ONCE = 10_000
-"""Messages between two searches while the store is filled: as many as a search waits for."""
+"""Messages between two searches while the store is filled: a search waits until that many are indexed."""
 
 PAGE = 20
 ROUNDS = 7

@@ -1,8 +1,8 @@
-"""What an append costs on a server: how long one client waits, and how many a second 64 clients get.
+"""The cost of an append on a server: the latency of one client, and the throughput of 64 clients.
 
-Every turn writes to new sessions, so no session grows long. Clients are tasks of one process, each
-waits for its acknowledgement before it goes on, and each has a session. Beside ours stand the raw limit and
-the bare loops, which look at nothing before they write, and the peers.
+Every turn writes to new sessions, so no session grows long. Clients are tasks of one process. Each has its
+own session and waits for its acknowledgement before it goes on. Ours is compared with the raw limit, with the
+bare loops, which check nothing before they write, and with the peers.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .session_messages import Book, agent, talk
 from .window_print import goal, table, times
 
 EACH = 40  # messages of one client in a turn
-CLIENTS, CLIENT_EACH = 64, 20  # whole turns of the agent, which are four messages
+CLIENTS, CLIENT_EACH = 64, 20  # whole turns of the agent, which are four messages each
 
 KINDS: dict[str, Callable[[int], list[Message]]] = {"agent": agent, "talk": talk}
-"""An agent's messages are questions, calls, results and answers; talk is without calls and results."""
+"""The messages of an agent are questions, calls, results and answers; talk has no calls and results."""
 
 RIVAL = "openai-agents"
 
 
 class Goals(NamedTuple):
-    """How much slower than raw one client may be, and how much faster than the rival 64 clients must be."""
+    """How much slower than raw one client may be, and how much faster 64 clients must be than the rival's."""
 
     raw: float | None
     rival: float
@@ -40,7 +40,7 @@ Spent = Mapping[tuple[str, str], Sequence[float]]
 
 
 def latency(writers: Sequence[Writer], folder: Path, goals: Goals, *, turns: int) -> None:
-    """Measure one client, and print; the first writer is we, the second is raw."""
+    """Measure one client and print; the first writer is ours, the second is raw."""
     books = {kind: Book(folder, f"latency {kind}", made(EACH)) for kind, made in KINDS.items()}
     by_name = {one.name: one for one in writers}
 
@@ -57,7 +57,7 @@ def latency(writers: Sequence[Writer], folder: Path, goals: Goals, *, turns: int
 
 
 def throughput(writers: Sequence[Writer], folder: Path, goals: Goals, *, turns: int) -> None:
-    """Measure 64 clients, and print; the first writer is we, the second is raw."""
+    """Measure 64 clients and print; the first writer is ours, the second is raw."""
     total = CLIENTS * CLIENT_EACH
     books = {kind: Book(folder, f"clients {kind}", made(total)) for kind, made in KINDS.items()}
     by_name = {one.name: one for one in writers}
@@ -77,7 +77,7 @@ def throughput(writers: Sequence[Writer], folder: Path, goals: Goals, *, turns: 
 
 
 def verdict(costs: Mapping[str, float]) -> str:
-    """Return which contestants are faster and slower than the first."""
+    """Return a sentence that says which contestants are faster and slower than the first."""
     (ours, own), *others = costs.items()
     slower = [f"{name} ({times(own / cost)})" for name, cost in others if cost < own]
     quicker = [f"{name} ({times(cost / own)})" for name, cost in others if cost >= own]
@@ -99,7 +99,7 @@ def _by_turns(names: Sequence[str], turns: int, run: Callable[[str, str, int], l
 def _print(
     names: Sequence[str], shown: Mapping[str, Callable[[Sequence[float]], str]], spent: Spent
 ) -> Mapping[tuple[str, str], float]:
-    """Print a table and who is faster; return the medians."""
+    """Print a table and which contestants are faster; return the medians."""
     ours, raw, *_ = names
     middle = {key: statistics.median(series) for key, series in spent.items()}
     head, rows = [""], [[name] for name in names]
@@ -115,5 +115,5 @@ def _print(
 
 
 def _ranked(share: float) -> Callable[[Sequence[float]], str]:
-    """Write the time that a share of all is quicker than; the quickest tenth hardly feels a busy machine."""
+    """Return a formatter of a quantile; a busy machine hardly affects the fastest tenth."""
     return lambda spent: f"{sorted(spent)[int(len(spent) * share)] * 1e6:,.0f}"

@@ -1,6 +1,6 @@
-"""The interface of the contestants in the server benches: append to sessions, one client or many.
+"""The interface of the contestants in the server benchmarks: append to sessions, with one client or many.
 
-All contestants on one server use its settings, so an acknowledgement means the same for all; each
+All contestants on a server use its settings, so an acknowledgement means the same for all of them; each
 reports the settings of its own connection.
 """
 
@@ -24,15 +24,15 @@ class Writer(Protocol):
 
     @property
     def settings(self) -> str:
-        """How durable a write is, as its connection says."""
+        """The durability of a write, as reported by the connection."""
         ...
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Write messages one by one until the time is over, at least one; return the time of each."""
+        """Write messages one by one until the time is up, at least one; return the time of each."""
         ...
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client write its own part of a book to its session, all at once; return the time."""
+        """Let all clients concurrently write their part of a book to their session; return the time."""
         ...
 
     def end(self) -> None:
@@ -41,11 +41,11 @@ class Writer(Protocol):
 
 
 def settings_text(settings: Mapping[str, str]) -> str:
-    """Write settings in a few words."""
+    """Return settings as a short text."""
     names = (*POSTGRES_SETTINGS, *REDIS_SETTINGS)
     return ", ".join(f"{name} {settings[name]}" for name in names if name in settings)
 
 
 def session_name(place: Place) -> str:
-    """Return the name of a session on a server: the path of its file comes first."""
+    """Return the name of a session on a server; it begins with the name of its file."""
     return f"{place.file} {place.session}"

@@ -1,7 +1,7 @@
-"""Turnstate as a contestant on a server: one open store, as a worker has it, and sessions opened from it.
+"""Turnstate as a contestant on a server: one open store, as in a worker, and sessions opened from it.
 
-Words for search are indexed when nothing is written. A bench stops the event loop between turns, so what a
-turn left is indexed before the next, by a search that finds nothing, and that time is summed up apart.
+Words for search are indexed while nothing is written. A benchmark stops the event loop between turns, so a
+search that finds nothing indexes the rest of a turn before the next one; that time is added up separately.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ class ServerOurs:
 
     @property
     def settings(self) -> str:
-        """How durable a write is, and what the store makes of it."""
+        """The durability of a write, as the server and as the store report it."""
         return f"{settings_text(self._facts)} ({self._manager.store.durability})"
 
     def fill(self, place: Place, book: Book, span: range) -> None:
-        """Write many messages at once."""
+        """Write many messages in large batches."""
         self._runner.run(filled(self._session(place), book.messages[span.start : span.stop]))
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Write messages one by one until the time is over, at least one; return the time of each."""
+        """Write messages one by one until the time is up, at least one; return the time of each."""
         messages, session = book.messages[span.start : span.stop], self._session(place)
         self._catch_up()
         return self._runner.run(timed(messages, session.append, seconds))
 
     def read(self, place: Place, portion: Portion) -> float:
-        """Open a session of the open store again and make its window; return the time of both."""
+        """Reopen a session in the open store and build its window; return the total time."""
         return self._runner.run(self._read(place, Budget(portion.budget)))
 
     def window(self, place: Place, budget: int) -> tuple[int, bool]:
-        """Make a window; return its messages, and whether a cut was made and recorded."""
+        """Build a window; return its number of messages, and whether a cut was made and recorded."""
         window = self._runner.run(self._session(place).window(Budget(budget)))
         return len(window.messages), any(isinstance(one, Cut) for one in window.applied)
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client write its own part of a book to its session, all at once; return the time."""
+        """Let all clients concurrently write their part of a book to their session; return the time."""
         sessions = [self._session(place) for place in places]
         self._catch_up()
         return self._runner.run(together(book.messages, [session.append for session in sessions]))

@@ -1,4 +1,4 @@
-"""Peers of the server benches: one server, all sessions by their names."""
+"""Peers in the server benchmarks: one server, with all sessions by their names."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Raw PostgreSQL as a contestant: what the same bytes cost when nothing is done with them.
+"""Raw PostgreSQL as a contestant: the cost of the same bytes if nothing else is done with them.
 
-`RawPostgres` inserts into a plain table and looks at nothing: the floor. `BarePostgres` writes the very
-rows that Turnstate writes, into its schema, by one statement without any check; the rows are ready, or made
-from messages on the way: encoded and counted. Words are not part of an append. Both have as many connections
-as Turnstate.
+`RawPostgres` inserts into a plain table without any checks: the lower limit. `BarePostgres` writes exactly
+the rows that Turnstate writes, to its schema, with one statement without any checks. Its rows are prepared in
+advance, or made from messages on the way, which includes encoding and counting. Words are not part of an
+append. Both have as many connections as Turnstate.
 """
 
 from __future__ import annotations
@@ -60,23 +60,23 @@ class RawPostgres:
         self.settings = settings_text(self._runner.run(_settings(self._pool)))
 
     def fill(self, place: Place, book: Book, span: range) -> None:
-        """Write many messages at once."""
+        """Write many messages in one step."""
         rows = [(session_name(place), body) for body in book.bodies[span.start : span.stop]]
         self._runner.run(
             self._pool.copy_records_to_table("message", records=rows, columns=["session", "body"])
         )
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Write messages one by one, each in a transaction, until the time is over."""
+        """Write messages one by one, each in a transaction, until the time is up; return the time of each."""
         bodies = book.bodies[span.start : span.stop]
         return self._runner.run(timed(bodies, partial(self._add, session_name(place)), seconds))
 
     def read(self, place: Place, portion: Portion) -> float:
-        """Fetch the newest bodies as they are."""
+        """Fetch the newest bodies without decoding them; return the time."""
         return self._runner.run(self._read(session_name(place), portion.messages))
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client write its own part of a book, all at once; return the time."""
+        """Let all clients concurrently write their part of a book; return the time."""
         clients = [partial(self._add, session_name(place)) for place in places]
         return self._runner.run(together(book.bodies, clients))
 
@@ -98,7 +98,7 @@ class RawPostgres:
 
 
 class BarePostgres:
-    """A loop that writes what Turnstate writes, in a schema of its own."""
+    """A loop that writes what Turnstate writes, to its own schema."""
 
     def __init__(self, url: str, *, makes: bool) -> None:
         self.name = "bare loop that makes the rows" if makes else "bare loop"
@@ -111,13 +111,13 @@ class BarePostgres:
         self.settings = settings_text(self._runner.run(_settings(self._pool)))
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Write messages one by one, each in a transaction, until the time is over."""
+        """Write messages one by one, each in a transaction, until the time is up; return the time of each."""
         self._make([place])
         given = self._given(book)[span.start : span.stop]
         return self._runner.run(timed(given, partial(self._add, session_name(place)), seconds))
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client write its own part of a book, all at once; return the time."""
+        """Let all clients concurrently write their part of a book; return the time."""
         self._make(places)
         clients = [partial(self._add, session_name(place)) for place in places]
         return self._runner.run(together(self._given(book), clients))
@@ -152,7 +152,7 @@ async def _pool(url: str) -> Any:
 
 
 async def _nothing(_connection: Any) -> None:
-    """Leave a connection as it is, as Turnstate does."""
+    """Do not reset a connection; Turnstate does not do so either."""
 
 
 async def _settings(pool: Any) -> dict[str, str]:

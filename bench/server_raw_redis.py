@@ -1,8 +1,8 @@
-"""Raw Redis as a contestant: what the same bytes cost when nothing is done with them.
+"""Raw Redis as a contestant: the cost of the same bytes if nothing else is done with them.
 
-`RawRedis` pushes bodies onto a list: the floor. `BareRedis` sets the very fields and members that Turnstate
-sets, in one transaction without any check, from rows that are ready. Both use the client library that
-Turnstate uses, with a connection for each client.
+`RawRedis` pushes bodies onto a list: the lower limit. `BareRedis` sets exactly the fields and members that
+Turnstate sets, in one transaction without any checks, from rows that are prepared in advance. Both use the
+client library that Turnstate uses, with one connection per client.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .session_raw import recorder
 
 
 class RawRedis:
-    """A list of bodies a session."""
+    """One list of bodies per session."""
 
     name = "raw RPUSH"
 
@@ -40,22 +40,22 @@ class RawRedis:
         self.settings = settings_text(self._runner.run(_settings(self._client)))
 
     def fill(self, place: Place, book: Book, span: range) -> None:
-        """Write many messages at once."""
+        """Write many messages in large batches."""
         bodies = book.bodies[span.start : span.stop]
         for start in range(0, len(bodies), 1_000):
             self._runner.run(self._push(_key(place), *bodies[start : start + 1_000]))
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Push messages one by one until the time is over."""
+        """Push messages one by one until the time is up; return the time of each."""
         bodies = book.bodies[span.start : span.stop]
         return self._runner.run(timed(bodies, partial(self._push, _key(place)), seconds))
 
     def read(self, place: Place, portion: Portion) -> float:
-        """Fetch the newest bodies as they are."""
+        """Fetch the newest bodies without decoding them; return the time."""
         return self._runner.run(self._read(_key(place), portion.messages))
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client push its own part of a book, all at once; return the time."""
+        """Let all clients concurrently push their part of a book; return the time."""
         clients = [partial(self._push, _key(place)) for place in places]
         return self._runner.run(together(book.bodies, clients))
 
@@ -77,7 +77,7 @@ class RawRedis:
 
 
 class BareRedis:
-    """A loop that writes what Turnstate writes, under keys of its own."""
+    """A loop that writes what Turnstate writes, under its own keys."""
 
     name = "bare loop"
 
@@ -89,12 +89,12 @@ class BareRedis:
         self.settings = settings_text(self._runner.run(_settings(self._client)))
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Write messages one by one until the time is over."""
+        """Write messages one by one until the time is up; return the time of each."""
         records = self._given(book)[span.start : span.stop]
         return self._runner.run(timed(records, partial(self._add, _bare(place)), seconds))
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client write its own part of a book, all at once; return the time."""
+        """Let all clients concurrently write their part of a book; return the time."""
         clients = [partial(self._add, _bare(place)) for place in places]
         return self._runner.run(together(self._given(book), clients))
 

@@ -1,8 +1,8 @@
-"""Real servers for the benches: PostgreSQL and Valkey, started for one run and thrown away with it.
+"""Real servers for the benchmarks: PostgreSQL and Valkey, started for one run and removed after it.
 
-They are those of the tests, on sockets of this machine, with their files in a folder that is on a disk
-if there is one. ``TEST_PG_URL`` and ``TEST_REDIS_URL`` name others: then PostgreSQL gets a database for
-the run, and the database of the Redis server must be empty and is emptied afterwards.
+They are the servers of the tests, on sockets of this machine, with their files on a disk if possible.
+``TEST_PG_URL`` and ``TEST_REDIS_URL`` name other servers: PostgreSQL then gets a database for the run, and
+the database of the Redis server must be empty and is emptied afterwards.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from redis import Redis
 from .peer_process import ROOT, PeerMissing
 
 SERVERS = ROOT / "tests" / "harness"
-ON_DISK = "/var/tmp"  # kept over a restart, so no file system in memory, as /tmp may be
+ON_DISK = "/var/tmp"  # survives a restart, so it is not in memory, as /tmp may be
 ALWAYS, EVERYSEC = "always", "everysec"
 
 
 def folder() -> Path:
-    """Return the folder in which the servers keep their files."""
+    """Return the folder for the files of the servers."""
     return Path(ON_DISK if os.access(ON_DISK, os.W_OK) else tempfile.gettempdir())
 
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """Return the URL of an empty database."""
+    """Yield the URL of an empty database."""
     if url := os.environ.get("TEST_PG_URL"):
         with _database(url) as fresh:
             yield fresh
@@ -50,9 +50,9 @@ def postgres() -> Iterator[str]:
 
 @contextmanager
 def valkey(syncs: str) -> Iterator[str]:
-    """Return the URL of an empty server that syncs its log of writes ``always`` or ``everysec``.
+    """Yield the URL of an empty server that syncs its append-only file ``always`` or ``everysec``.
 
-    One that is named is taken as it is.
+    A server that ``TEST_REDIS_URL`` names is used as it is.
     """
     if url := os.environ.get("TEST_REDIS_URL"):
         with _emptied(url):
@@ -71,12 +71,12 @@ def redis_is_named() -> bool:
 
 
 def plain(url: str) -> str:
-    """Return the URL of a Redis server as the client library takes it."""
+    """Return the URL of a Redis server in the form that the client library accepts."""
     return url.replace("redis+unix://", "unix://")
 
 
 def _started(module: str, name: str, options: Sequence[str] = ()) -> Any:
-    """Start a server of the tests, with its files on the disk."""
+    """Start a server of the tests, with its files on a disk."""
     if not SERVERS.is_dir():
         raise PeerMissing("the servers of the tests are not here; set TEST_PG_URL and TEST_REDIS_URL")
     sys.path.insert(0, str(SERVERS))

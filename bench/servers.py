@@ -1,8 +1,8 @@
-"""Sessions on servers, beside raw clients, bare loops and peers: PostgreSQL, and Valkey, synced or not.
+"""Sessions on servers, compared with raw clients, bare loops and peers: PostgreSQL and Valkey, synced or not.
 
-The servers are real ones, started for the run (`server_start` says how to name others). Everybody on a
-server works under its settings, which stand beside the figures as each one's own connection says them.
-A peer that cannot be installed is reported and left out.
+The servers are real ones, started for the run (`server_start` says how to name others). All contestants on a
+server use its settings, which are printed as the connection of each one reports them. A peer that cannot be
+installed is reported and left out.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from .session_contest import file_system
 
 LENGTHS = (100, 100_000)
 BUDGETS = (4_000,)
-"""One that the shorter session has to be cut for, too."""
+"""Small enough that even the shorter session has to be cut."""
 
 TURNS = 25
-"""Of all contestants with one client; a fifth of it with many, and as often for long sessions."""
+"""Turns with one client and for long sessions; with many clients, a fifth of that."""
 
 ON_A_DISK, IN_MEMORY = server_appends.Goals(raw=1.8, rival=10), server_appends.Goals(raw=None, rival=1.2)
-"""What PostgreSQL is expected to reach, and Valkey."""
+"""The goals for PostgreSQL and for Valkey."""
 
 WHOLE_STATE = "LangGraph"
-"""Stores everything again with each step, so a long session of it has its turns after the others."""
+"""A peer that stores everything again with each step, so its long sessions run after the others."""
 
 
 def main() -> None:
@@ -111,7 +111,7 @@ def _peers(scripts: Mapping[str, Script], url: str) -> list[ServerPeer]:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """Return a folder for what the peers read."""
+    """Yield a folder for the files that the peers read."""
     with tempfile.TemporaryDirectory(prefix="turnstate-bench-") as name:
         yield Path(name)
 

@@ -1,4 +1,4 @@
-"""Clocks of the session benches: one thing after the other, or the clients of one event loop together."""
+"""Timers of the session benchmarks: one item after another, or all clients of one event loop together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Add = Callable[[T], Awaitable[Any]]
 
 
 async def timed(given: Sequence[T], add: Add[T], seconds: float) -> list[float]:
-    """Add one thing after the other until the time is over, at least one; return the time of each."""
+    """Add items one after another until the time is up, at least one; return the time of each."""
     spent, until = list[float](), time.perf_counter() + seconds
     for one in given:
         start = time.perf_counter()
@@ -26,7 +26,7 @@ async def timed(given: Sequence[T], add: Add[T], seconds: float) -> list[float]:
 
 
 async def together(given: Sequence[T], clients: Sequence[Add[T]]) -> float:
-    """Let every client add its own part of what is given, all at once; return the time."""
+    """Let all clients concurrently add their part of the items; return the total time."""
     each = len(given) // len(clients)
     start = time.perf_counter()
     await asyncio.gather(*(_all(given[at * each : (at + 1) * each], add) for at, add in enumerate(clients)))
@@ -34,7 +34,7 @@ async def together(given: Sequence[T], clients: Sequence[Add[T]]) -> float:
 
 
 async def waits(given: Sequence[T], clients: Sequence[Add[T]]) -> list[float]:
-    """Let every client add its own part of what is given, all at once; return the time of each."""
+    """Let all clients concurrently add their part of the items; return the time of each item."""
     each = len(given) // len(clients)
     parts = (timed(given[at * each : (at + 1) * each], add, math.inf) for at, add in enumerate(clients))
     return [spent for one in await asyncio.gather(*parts) for spent in one]

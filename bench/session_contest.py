@@ -1,9 +1,9 @@
-"""The interface of the contestants in the session benches, and how they take turns.
+"""The interface of the contestants in the session benchmarks, and how they take turns.
 
-A contestant keeps sessions in files of one folder, or on a server. It appends messages of a book one
-by one and gives the time of each; it opens a session again and reads what a request needs. The wall
-clock counts, since durable means waiting. Contestants take short turns, so a slow minute of the machine
-is everyone's.
+A contestant keeps sessions in files of one folder, or on a server. It appends the messages of a book one by
+one and returns the time of each; it reopens a session and reads what a request needs. Times are wall-clock
+times, since durability means waiting. Contestants take short turns, so a slow minute of the machine affects
+all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec import Struct
 from .session_messages import Book
 
 ENOUGH, LEAST = 4.0, 3
-"""Seconds after which one contestant in one case has shown what it can, and how often it has to."""
+"""Seconds after which a contestant gets no more turns in a case, and its minimum number of timings."""
 
 Case = TypeVar("Case", bound=Hashable)
 
@@ -33,14 +33,14 @@ class Place(NamedTuple):
 
 
 class Portion(NamedTuple):
-    """What is read of a session: for us a budget, for others the messages that it came to."""
+    """How much of a session to read: a budget for Turnstate, and for others as many messages as it yields."""
 
     budget: int
     messages: int
 
 
 class Settings(Struct, frozen=True):
-    """How durable a commit is, as the connection that writes says, and whose SQLite it is."""
+    """The durability of a commit, as the writing connection reports it, and the version of SQLite."""
 
     journal: str
     synchronous: str
@@ -48,7 +48,7 @@ class Settings(Struct, frozen=True):
 
     @property
     def are_full(self) -> bool:
-        """True if an acknowledged write survives the power: FULL, or more."""
+        """True if an acknowledged write survives a power failure: FULL or more."""
         return self.synchronous in ("FULL", "EXTRA")
 
     def __str__(self) -> str:
@@ -62,19 +62,19 @@ class Contestant(Protocol):
 
     @property
     def settings(self) -> object:
-        """How durable a write is, for people."""
+        """The durability of a write, for display."""
         ...
 
     def fill(self, place: Place, book: Book, span: range) -> None:
-        """Write many messages at once."""
+        """Write many messages in one or a few steps."""
         ...
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Write messages one by one until the time is over, at least one; return the time of each."""
+        """Write messages one by one until the time is up, at least one; return the time of each."""
         ...
 
     def read(self, place: Place, portion: Portion) -> float:
-        """Open a session again and read what a request needs; return the time of both."""
+        """Reopen a session and read what a request needs; return the total time."""
         ...
 
     def close(self, file: str) -> None:
@@ -87,21 +87,21 @@ class Contestant(Protocol):
 
 
 class Windowing(Contestant, Protocol):
-    """Makes windows by a budget: that is we."""
+    """A contestant that builds windows for a budget: Turnstate."""
 
     def window(self, place: Place, budget: int) -> tuple[int, bool]:
-        """Make a window; return its messages, and whether a cut was made and recorded."""
+        """Build a window; return its number of messages, and whether a cut was made and recorded."""
         ...
 
 
 class OnDisk(Contestant, Protocol):
-    """Keeps sessions in SQLite files of a folder."""
+    """A contestant that keeps sessions in SQLite files of a folder."""
 
     folder: Path
 
     @property
     def settings(self) -> Settings:
-        """How durable a commit is."""
+        """The durability of a commit."""
         ...
 
 
@@ -117,7 +117,7 @@ def taking_turns(
     listed, enough = list(cases), ENOUGH if enough is None else enough
     spent: dict[tuple[str, Case], list[float]] = {(name, case): [] for name in contestants for case in listed}
     gc.collect()
-    gc.freeze()  # what is kept for the bench is no business of the collector's
+    gc.freeze()  # the collector need not scan what the benchmark keeps
     for number in range(rounds):
         for case in listed:
             for name in contestants:
@@ -129,17 +129,17 @@ def taking_turns(
 
 
 def medians(spent: dict[tuple[str, Case], list[float]]) -> dict[tuple[str, Case], float]:
-    """Return the middle of every series."""
+    """Return the median of every series."""
     return {key: statistics.median(series) for key, series in spent.items() if series}
 
 
 def disk_bytes(folder: Path, file: str) -> int:
-    """Return the size of a database with its log and whatever else lies beside it."""
+    """Return the size of a database, including its log and other files next to it."""
     return sum(one.stat().st_size for one in folder.glob(f"{file}*"))
 
 
 def file_system(folder: Path, mounts: str) -> tuple[str, str]:
-    """Find in a table of mounts the device and the kind of file system that a folder is on."""
+    """Return the device and the type of a folder's file system, from a table of mounts."""
     rows = [line.split() for line in mounts.splitlines() if len(line.split()) >= 3]
     holding = [(device, point, kind) for device, point, kind, *_ in rows if folder.is_relative_to(point)]
     if not holding:

@@ -1,8 +1,8 @@
-"""How many bytes lie on the disk for each byte of JSON, after messages were appended one by one.
+"""Bytes on the disk for each byte of JSON, after messages were appended one by one.
 
-Sizes are taken after everything was closed, so nothing waits in a log. A peer that stores the whole
-state with each step grows with the square of a session; it is given the first messages only, and its
-ratio is to those.
+Sizes are taken after everything was closed, so nothing is pending in a log. A peer that stores the whole
+state with each step grows with the square of a session's length; it gets only the first messages, and its
+ratio refers to those.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .window_print import goal, table, times
 
 MESSAGES, LONG = 10_000, 2_000
 FEW = 400
-"""Messages for whoever stores everything again with each step."""
-GOAL, GOAL_BRIEF = 1.6, 1.8  # of an agent's messages, and of ones of about 100 bytes
+"""Messages for a peer that stores everything again with each step."""
+GOAL, GOAL_BRIEF = 1.6, 1.8  # for an agent's messages, and for messages of about 100 bytes
 BRIEF = "brief messages"
 
 
 class Use(Struct, frozen=True):
-    """What lies on the disk, and for how many bytes of JSON."""
+    """The bytes on the disk, and the bytes of JSON that they store."""
 
     stored: int
     raw: int
@@ -41,7 +41,7 @@ class Use(Struct, frozen=True):
 def report(
     contestants: Sequence[OnDisk], slow: Sequence[str], folder: Path, *, count: int = MESSAGES
 ) -> None:
-    """Measure and print; the slow ones get few messages."""
+    """Measure and print; the slow contestants get only a few messages."""
     sets = {
         "generated conversations": realistic(count),
         BRIEF: brief(count),

@@ -1,9 +1,9 @@
 """How long one client waits until a message is durable, by the kind of message.
 
-Beside ours stand a raw insert of the same bytes, on a WAL that grows and on one that has its final size as
-ours, and the bare rows and words that we write: the first two ratios are what Turnstate costs in all, the
-third what is left of it when the tables and the index are paid for. A tool's results are looked at before
-they are taken: they must answer a call.
+Ours is compared with a raw insert of the same bytes, on a WAL that grows and on one that already has its
+final size, like ours, and with the bare rows and words that we write. The first two ratios are the total cost
+of Turnstate; the third is its cost without that of the tables and the index. A tool's results are checked
+before they are accepted: they must answer a call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Series = Mapping[tuple[str, str], Sequence[float]]
 
 
 def report(contestants: Sequence[Contestant], folder: Path, *, turns: int = TURNS) -> None:
-    """Measure and print; the first contestant is we, the second is raw, the third raw on a grown WAL."""
+    """Measure and print; the first contestant is ours, the second is raw, the third raw on a grown WAL."""
     book = Book(folder, "kinds", kinds(WARM_UP + turns * ROUNDS))
     records, place = [cutter()(message) for message in book.messages], Place("latency.db")
     bare = Bare(folder, "bare.db", [place.session])
@@ -49,7 +49,7 @@ def report(contestants: Sequence[Contestant], folder: Path, *, turns: int = TURN
 
 
 def by_kind(spent: Sequence[float]) -> dict[str, Sequence[float]]:
-    """Part the times of whole rounds by the kind of message."""
+    """Split the times of whole rounds by the kind of message."""
     return {kind: spent[place :: len(KINDS)] for place, kind in enumerate(KINDS)}
 
 
@@ -95,7 +95,7 @@ def _print(names: Sequence[str], samples: Sequence[Made], series: Series) -> Non
 
 
 def _ranked(spent: Sequence[float], share: float) -> float:
-    """Return the time that a share of all is quicker than."""
+    """Return the time below which a share of all times is."""
     return sorted(spent)[int(len(spent) * share)]
 
 

@@ -1,9 +1,9 @@
-"""True if a session of 100,000 messages is as quick as one of 100: to append to, and to open.
+"""Whether a session of 100,000 messages is as fast as one of 100: to append to, and to open.
 
-All sessions end alike: they are the newest parts of one long history, and the same messages are added
-to all. Opening is everything from the file to the first window, whose cut was recorded before; a peer
-opens its session and reads as many messages as our window has, or all where it cannot read less. The
-slow ones have their turns after the others, since what they write keeps the disk busy for a while.
+All sessions end alike: they are the newest parts of one long history, and the same messages are added to all
+of them. Opening is everything from the file to the first window, whose cut was recorded before. A peer opens
+its session and reads as many messages as our window has, or all if it cannot read fewer. The slow contestants
+run after the others, since their writes keep the disk busy for a while.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .window_print import goal, ms, table, times
 
 SIZES = (100, 10_000, 100_000)
 BUDGETS = (128_000, 8_000, 4_000)
-"""The last is one that the shortest session has to be cut for, so that like is compared with like."""
+"""With the last, even the shortest session has to be cut, so that like is compared with like."""
 ROUNDS, EACH = 16, 16
 READS = 15
 A_TURN = 2.0  # seconds that one turn of a slow contestant may take
 
 GOAL = 1.2
 GOAL_PEER, AT = 2.5, 8_000
-"""Of a peer's time for as many messages, at this budget."""
+"""The maximum ratio to a peer's time for the same number of messages, at the budget `AT`."""
 
 Figures = Mapping[tuple[str, int], float]
 Groups = tuple[list[str], list[str]]
@@ -41,7 +41,7 @@ def report(
     budgets: Sequence[int] = BUDGETS,
     rounds: int = ROUNDS,
 ) -> None:
-    """Measure and print both."""
+    """Measure and print reading and appending."""
     contestants: dict[str, Contestant] = {one.name: one for one in (ours, *quick, *slow)}
     groups = [ours.name, *(one.name for one in quick)], [one.name for one in slow]
     longest = max(sizes)
@@ -107,7 +107,7 @@ def _appending(
 def _medians(
     groups: Groups, sizes: Sequence[int], rounds: int, run: Callable[[str, int, int], list[float]]
 ) -> Figures:
-    """Let one group after the other take turns."""
+    """Run the groups one after the other; within a group, contestants take turns."""
     return {
         key: one for group in groups for key, one in medians(taking_turns(group, sizes, rounds, run)).items()
     }

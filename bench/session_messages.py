@@ -1,9 +1,9 @@
-"""What is written in the session benches: the same messages, as the same bytes, for all contestants.
+"""The messages of the session benchmarks: the same messages, as the same bytes, for all contestants.
 
-A `Book` is a list of messages in memory, for Turnstate and for raw SQLite, and the same as a file of
-JSON lines, for peers. The agent's messages are turns of a question, calls, results and an answer,
-about 400 tokens a turn; a report is one message of about 400 tokens. `realistic` are the generated
-conversations that our tests use, `brief` ones of a few words a message.
+A `Book` is a list of messages in memory, for Turnstate and for raw SQLite, and a JSONL file with the same
+messages, for peers. The agent's messages are turns of a question, calls, results and an answer, about 400
+tokens per turn; a report is one message of about 400 tokens. `realistic` returns generated conversations as
+in our tests, `brief` returns conversations with a few words per message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from turnstate.testing.samples import stamp
 from .window_agent import MESSAGES_A_TURN, turn, turns
 
 BRIEF_TURNS = 50  # so a brief conversation has a hundred messages
-REPORT_TURNS = 6  # the answers of so many turns make a report
+REPORT_TURNS = 6  # the answers of this many turns make a report
 
 _BRIEF = (
     "ok",
@@ -37,7 +37,7 @@ _BRIEF = (
 
 
 class Book:
-    """Messages, and the file in which peers find them."""
+    """Messages, and a file of them for the peers."""
 
     def __init__(self, folder: Path, name: str, messages: Sequence[Message]) -> None:
         self.messages = list(messages)
@@ -46,38 +46,38 @@ class Book:
         Path(self.path).write_bytes(b"".join(body + b"\n" for body in self.bodies))
 
     def size(self, span: range) -> int:
-        """Return the bytes of some messages as UTF-8 JSON."""
+        """Return the size of some messages as UTF-8 JSON, in bytes."""
         return sum(map(len, self.bodies[span.start : span.stop]))
 
 
 def agent(count: int) -> list[Message]:
-    """Return that many messages of the agent."""
+    """Return `count` messages of the agent."""
     return turns(-(-count // MESSAGES_A_TURN))[:count]
 
 
 def talk(count: int) -> list[Message]:
-    """Return that many of the agent's questions and answers, without calls."""
+    """Return `count` of the agent's questions and answers, without calls and results."""
     said = (message for message in turns(-(-count // 2)) if not (message.tool_calls or message.tool_results))
     return list(said)[:count]
 
 
 def reports(count: int) -> list[Message]:
-    """Return that many messages of about 400 tokens."""
+    """Return `count` messages of about 400 tokens."""
     return [_report(number) for number in range(count)]
 
 
 def kinds(rounds: int) -> list[Message]:
-    """Return turns of the agent, each with a report at its end: one of each kind of message a round."""
+    """Return turns of the agent, each with a report at its end: one message of each kind per round."""
     return [message for number in range(rounds) for message in (*turn(number), _report(number))]
 
 
 def realistic(count: int) -> list[list[Message]]:
-    """Return generated conversations of that many messages in all, without what only the core may write."""
+    """Return generated conversations, `count` messages in total, without those that only the core writes."""
     return list(_first(count, _generated()))
 
 
 def brief(count: int) -> list[list[Message]]:
-    """Return conversations of a few words a message, of that many messages in all."""
+    """Return conversations with a few words per message, with `count` messages in total."""
     return list(_first(count, map(_briefly, range(count))))
 
 

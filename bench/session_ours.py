@@ -32,15 +32,15 @@ class Ours:
         self.settings = self._runner.run(self._settings())
 
     def fill(self, place: Place, book: Book, span: range) -> None:
-        """Write many messages at once."""
+        """Write many messages in large batches."""
         self._runner.run(self._fill(place, book.messages[span.start : span.stop]))
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Write messages one by one until the time is over, at least one; return the time of each."""
+        """Write messages one by one until the time is up, at least one; return the time of each."""
         return self._runner.run(self._append(place, book.messages[span.start : span.stop], seconds))
 
     def read(self, place: Place, portion: Portion) -> float:
-        """Open the store, the session in it, and make its window; return the time of all."""
+        """Open the store and the session in it, and build its window; return the total time."""
         return self._runner.run(self._read(place, Budget(portion.budget)))
 
     def newest(self, place: Place, count: int) -> float:
@@ -48,15 +48,15 @@ class Ours:
         return self._runner.run(self._newest(place, count))
 
     def opened_window(self, place: Place) -> float:
-        """Open a session in the open store and make its whole window; return the time."""
+        """Open a session in the open store and build a window of all of it; return the time."""
         return self._runner.run(self._opened_window(place))
 
     def window(self, place: Place, budget: int) -> tuple[int, bool]:
-        """Make a window; return its messages, and whether a cut was made and recorded."""
+        """Build a window; return its number of messages, and whether a cut was made and recorded."""
         return self._runner.run(self._window(place, Budget(budget)))
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client write its own part of a book to its session, all at once; return the time."""
+        """Let all clients concurrently write their part of a book to their session; return the time."""
         return self._runner.run(self._clients(places, book.messages))
 
     def waits(self, places: Sequence[Place], book: Book) -> list[float]:

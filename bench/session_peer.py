@@ -1,6 +1,6 @@
-"""Peers of the session benches: what each is asked, and where it keeps its sessions.
+"""Peers in the session benchmarks: what each is asked, and where it keeps its sessions.
 
-The times of a peer are its own, without the way there and back.
+A peer measures its times itself, so they do not include the communication with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCRIPTS = {
 
 
 class Peer:
-    """A peer that keeps sessions; where, the kinds of it say."""
+    """A peer that keeps sessions; subclasses say where."""
 
     def __init__(self, name: str, script: Script, *arguments: str) -> None:
         self.name = name
@@ -29,17 +29,17 @@ class Peer:
         self.versions = self._process.versions
 
     def fill(self, place: Place, book: Book, span: range) -> None:
-        """Write many messages at once."""
+        """Write many messages in one step."""
         self._asked("fill", **self._where(place), **_part(book, span))
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Write messages one by one until the time is over, at least one; return the time of each."""
+        """Write messages one by one until the time is up, at least one; return the time of each."""
         limit = min(seconds, 1e9)
         found: list[float] = self._asked("append", **self._where(place), **_part(book, span), seconds=limit)
         return found
 
     def read(self, place: Place, portion: Portion) -> float:
-        """Open a session again and read its newest messages; return the time of both."""
+        """Reopen a session and read its newest messages; return the total time."""
         return float(self._asked("read", **self._where(place), count=portion.messages))
 
     def newest(self, place: Place, count: int) -> float:
@@ -47,7 +47,7 @@ class Peer:
         return float(self._asked("newest", **self._where(place), count=count))
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client write its own part of a book to its session, all at once; return the time."""
+        """Let all clients concurrently write their part of a book to their session; return the time."""
         found = [self._where(place) for place in places]
         path, sessions = found[0]["path"], [one["session"] for one in found]
         each = len(book.messages) // len(places)
@@ -62,7 +62,7 @@ class Peer:
         self._process.end()
 
     def _where(self, place: Place) -> dict[str, str]:
-        """Return path and session as the peer takes them."""
+        """Return the path and the session as the peer expects them."""
         raise NotImplementedError
 
     def _settings(self) -> dict[str, str]:

@@ -1,11 +1,10 @@
-"""Raw SQLite as a contestant: what the same bytes cost when nothing is done with them.
+"""Raw SQLite as a contestant: the cost of the same bytes if nothing else is done with them.
 
-`Raw` is a plain table and one insert a transaction, with nothing looked at: the floor. A WAL that has its
-final size from the start is written faster than one that grows, and ours has it soon, so there is a `Raw` of
-either kind. `Bare` writes
-the very rows that Turnstate writes, and at once the words that it indexes later, into its schema, in a loop
-without checks, threads or event loop; the rows are ready, or made from messages on the way: encoded, counted,
-cut into words.
+`Raw` is a plain table with one insert per transaction, without any checks: the lower limit. Writing to a WAL
+that has its final size from the start is faster than to one that grows, and ours soon has its final size, so
+there is a `Raw` of either kind. `Bare` writes exactly the rows that Turnstate writes, to its schema, in a
+loop without checks, threads or an event loop; it also immediately writes the words that Turnstate indexes
+later. Its rows are prepared in advance, or made from messages on the way: encoded, counted, split into words.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def settings_of(db: apsw.Connection) -> Settings:
 
 
 class Raw:
-    """A plain table of bodies; `grown` says that the WAL has its final size from the start."""
+    """A plain table of bodies; with `grown`, the WAL has its final size from the start."""
 
     def __init__(self, folder: Path, *, grown: bool = False) -> None:
         self.name = "raw on a grown WAL" if grown else "raw SQLite"
@@ -65,12 +64,12 @@ class Raw:
         self.settings = settings_of(self._connection("settings"))
 
     def fill(self, place: Place, book: Book, span: range) -> None:
-        """Write many messages at once."""
+        """Write many messages in one transaction."""
         with self._connection(place.file) as db:
             db.executemany(_INSERT, [(place.session, body) for body in book.bodies[span.start : span.stop]])
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Write messages one by one, each in a transaction, until the time is over."""
+        """Write messages one by one, each in a transaction, until the time is up; return the time of each."""
         db, spent = self._connection(place.file), list[float]()
         until = time.perf_counter() + seconds
         for body in book.bodies[span.start : span.stop]:
@@ -82,7 +81,7 @@ class Raw:
         return spent
 
     def read(self, place: Place, portion: Portion) -> float:
-        """Open the file again and fetch the newest bodies as they are."""
+        """Reopen the file and fetch the newest bodies without decoding them; return the total time."""
         start = time.perf_counter()
         db = apsw.Connection(str(self.folder / place.file))
         db.execute(_NEWEST, (place.session, portion.messages)).fetchall()
@@ -129,7 +128,7 @@ class Bare:
         self._sessions = {name: session_row(self._db, Address("default", name)) for name in names}
 
     def write(self, work: Sequence[tuple[str, T]], made: Callable[[T], Made], *, at_once: int) -> list[float]:
-        """Write rows, so many to a transaction; return the time of each transaction."""
+        """Write rows, `at_once` per transaction; return the time of each transaction."""
         spent = list[float]()
         for first in range(0, len(work), at_once):
             start = time.perf_counter()
@@ -157,13 +156,13 @@ class Bare:
 
 
 def recorder() -> Callable[[Message], Record]:
-    """Return what makes a message a record: encoded and counted."""
+    """Return a function that makes a record of a message: it encodes and counts it."""
     count, policy = counter("o200k_base"), Policy()
     return lambda message: _records((message,), count, policy, short=False)[0]
 
 
 def cutter() -> Callable[[Message], Made]:
-    """Return what makes a message a record with its words."""
+    """Return a function that makes a record of a message, together with its words."""
     record = recorder()
     return lambda message: (record(message), " ".join(words_of(message)))
 

@@ -1,7 +1,7 @@
-"""Reading in a store that is open: the last messages of a session, and a session with its whole window.
+"""Reading in an open store: the last messages of a session, and a session with a window of all of it.
 
-Raw SQLite fetches as many bodies and decodes them, in the same thread; a peer reads its newest items from a
-session that it has open. A window of ours also checks, counts and validates what it reads.
+Raw SQLite fetches the same number of bodies and decodes them, in the same thread; a peer reads its newest
+items from an open session. Our window also checks, counts and validates what it reads.
 """
 
 from __future__ import annotations

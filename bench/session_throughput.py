@@ -1,10 +1,10 @@
-"""How many durable appends a second: one client and 64, each with a session, and 64 on one session.
+"""Durable appends per second: one client and 64, each with its own session, and 64 on one session.
 
-Clients are tasks of one process; each waits for its acknowledgement before it goes on. The bare loop
-writes the same rows and words into the same schema, as many to a transaction as there are clients:
-once with rows that are ready, once with rows that it makes from the messages, as we must. We write the
-words later, so a second figure adds the time until all of them are indexed. How long clients of ours wait is
-measured in runs of its own.
+Clients are tasks of one process; each waits for its acknowledgement before it goes on. The bare loop writes
+the same rows and words to the same schema, as many per transaction as there are clients: once with rows that
+are prepared in advance, once with rows that it makes from the messages, as we must. We write the words later,
+so a second number includes the time until all of them are indexed. How long our clients wait is measured in
+separate runs.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from .window_print import goal, table, times
 T = TypeVar("T")
 
 TURNS = 5
-EACH = 20  # messages a client, of 64
+EACH = 20  # messages per client if there are 64
 GOAL, GOAL_INDEXED, GOAL_PEER = 0.6, 0.4, 8.0
-GOAL_WAIT = 0.025  # seconds that 99 of 100 clients of ours wait at most
+GOAL_WAIT = 0.025  # seconds that 99 of 100 appends of ours may wait
 
 INDEXED = "Turnstate and its index"
 READY, MADE = "bare loop", "bare loop that makes the rows"
 
 
 class Case(Struct, frozen=True):
-    """Who writes what, and where."""
+    """What is written, by how many clients, and where."""
 
     name: str
     messages: Callable[[int], list[Message]]
@@ -46,7 +46,7 @@ class Case(Struct, frozen=True):
     shared: bool = False
 
     def places(self, number: int) -> list[Place]:
-        """Return every client a session that is new in this turn."""
+        """Return a session for every client that is new in this turn."""
         sessions = ("shared" if self.shared else f"client {one}" for one in range(self.clients))
         return [Place(f"clients {self.name} {number}.db", session) for session in sessions]
 
@@ -96,7 +96,7 @@ def report(
 
 
 def by_turns(places: Sequence[Place], given: Sequence[T]) -> list[tuple[str, T]]:
-    """Lay out what clients write at once: the first of each, the second of each, and so on."""
+    """Return what clients write concurrently in order: the first of each, the second of each, and so on."""
     each = len(given) // len(places)
     return [
         (place.session, given[client * each + step])

@@ -1,8 +1,8 @@
-"""Sessions beside two peers and raw SQLite: length, latency, throughput, bytes on the disk.
+"""Sessions compared with two peers and raw SQLite: length, latency, throughput, bytes on the disk.
 
-Everybody works in one folder of one disk, in the same run and by turns. How durable each is stands
-beside its figures, as its own connection says it; who does not wait for the disk by default is
-measured a second time, made to wait.
+All contestants work in one folder on one disk, in the same run, and take turns. The durability of each is
+printed with its results, as its connection reports it. A peer that does not wait for the disk by default is
+measured a second time with a setting that makes it wait.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .session_peer import SCRIPTS, FilePeer
 from .session_raw import Raw
 
 WHOLE_STATE = "LangGraph"
-"""Stores everything again with each step, so a session of it is only followed for a while."""
+"""A peer that stores everything again with each step, so its sessions are measured only briefly."""
 
 
 def main() -> None:

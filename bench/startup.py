@@ -1,4 +1,4 @@
-"""Start-up time of Turnstate, beside a bare interpreter."""
+"""Start-up time of Turnstate, compared with a bare interpreter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROUNDS = 15
 
 
 def seconds(*command: str) -> float:
-    """Time a command, best of the rounds."""
+    """Return the best time of a command over all rounds."""
     best = float("inf")
     for _ in range(ROUNDS):
         start = time.perf_counter()

@@ -1,7 +1,7 @@
-"""A simulated agent with tools: as many turns as a bench wants, and the same ones every time.
+"""A simulated agent with tools: as many turns as a benchmark needs, and the same ones every time.
 
-A turn is a question, one or two calls made side by side, what they gave, and an answer: four
-messages, about 400 tokens. The text of a turn follows from its number alone.
+A turn is a question, one or two parallel calls, their results, and an answer: four messages, about 400
+tokens. The text of a turn depends only on its number.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _FINDINGS = (
 
 
 def turns(count: int) -> list[Message]:
-    """Play that many turns."""
+    """Return the messages of `count` turns."""
     return [message for number in range(count) for message in turn(number)]
 
 
 def turn(number: int) -> Iterator[Message]:
-    """Play one turn."""
+    """Yield the messages of one turn."""
     rng = Random(number)
     part, first = rng.choice(_PARTS), number * MESSAGES_A_TURN
     path = f"src/{part}/{rng.choice(_PARTS)}_{rng.randrange(400)}.py"
@@ -66,7 +66,7 @@ def _call(rng: Random, number: int, place: int, path: str) -> ToolCallRequest:
 
 
 def _output(rng: Random, lines: int) -> str:
-    """Cut some lines out of a log."""
+    """Return some consecutive lines of a log."""
     log = _log()
     start = rng.randrange(len(log) - lines)
     return "\n".join(log[start : start + lines])

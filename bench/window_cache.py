@@ -1,13 +1,13 @@
 """How much of a request the provider's prompt cache can reuse, turn after turn.
 
-A simulated agent sends a request after every question and after every batch of results. What
-counts is the share of a request's tokens that stand at its head as they stood at the head of the
-previous request, byte for byte: on average over all requests from the first that did not fit whole.
-Beside it stands a window that slides: the oldest turns go until the rest fits, at every request.
+A simulated agent sends a request after every question and after every batch of results. The measure is the
+share of a request's tokens in the prefix that it has in common with the previous request, byte for byte,
+averaged over all requests from the first one for which the conversation did not fit. It is compared with a
+sliding window: at every request, the oldest turns are dropped until the rest fits.
 
-Then the budget moves: by a twentieth up and down, or between two models, one with half the window of
-the other. Each of them makes no more cuts than it does alone. A model has a cache of its own, so its
-requests are compared with its own last one. At last, something else is recalled for each question.
+Then the budget moves: by a twentieth up and down, or between two models, one with half the window of the
+other. Each of them makes no more cuts than it does alone. A model has its own cache, so its requests are
+compared with its own last one. Finally, something else is recalled for each question.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TURNS = 1_000
 WINDOWS = (128_000, 16_000)
 GOAL, GOAL_WINDOW = 0.95, 128_000
 MOVED = 0.05  # of a budget, up and down
-LOST = 0.5  # of a request: a cache of which less is reused was thrown away
+LOST = 0.5  # of a request: if less is reused, the cache counts as lost
 RECALLED = "It is known that the {} job was repaired twice this year, on day {} and on day {}. "
 
 _HEAD = ("window", "full requests", "Turnstate", "as it reports", "caches lost", "sliding", "caches lost")
@@ -49,7 +49,7 @@ Limits = Callable[[int], int]
 
 
 class Moving(NamedTuple):
-    """A budget that moves, or does not, and how many requests ago its cache was used last."""
+    """A constant or moving budget, and how many requests ago its cache was last used."""
 
     name: str
     limits: Limits
@@ -58,7 +58,7 @@ class Moving(NamedTuple):
 
 
 def report(count: int = TURNS, windows: Sequence[int] = WINDOWS) -> None:
-    """Print what a cache can reuse of our requests and of a sliding window's, and of moving budgets."""
+    """Print what a cache can reuse of our requests, of a sliding window's, and with moving budgets."""
     play = Play([Message.system(PROMPT, id="prompt", timestamp=UNKNOWN_TIME), *turns(count)])
     rows, goals = [], []
     for limit in windows:
@@ -78,7 +78,7 @@ def report(count: int = TURNS, windows: Sequence[int] = WINDOWS) -> None:
 
 
 def _report_moving(play: Play, windows: Sequence[int]) -> None:
-    """Print what is left of that when the budget moves, and with a recall in each turn."""
+    """Print what a cache can reuse when the budget moves, and with a recall in each turn."""
     rows, goals = [], []
     for limit in windows:
         for moving in _moving(limit):
@@ -118,11 +118,11 @@ class Play:
 
     @property
     def size(self) -> int:
-        """The tokens of everything."""
+        """The tokens of the whole conversation."""
         return self._totals[-1]
 
     def ours(self, limits: Limits, *, recalls: bool = False) -> Iterator[Window]:
-        """Make our windows as an agent would: decisions are recorded, each window follows the last."""
+        """Build our windows as an agent would: record decisions, and base each window on the last."""
         live, head = LiveWindow(self.manager.counter, self.manager.policy), Head()
         decisions: list[Decision] = []
         number = turn = 0
@@ -141,7 +141,7 @@ class Play:
             yield window
 
     def sliding(self, limit: int) -> Iterator[Request]:
-        """Make windows of the prompt and the newest turns that fit whole."""
+        """Build windows of the prompt and the newest turns that fit completely."""
         first = 1
         for end in self._ends:
             while self._totals[end] - self._totals[first] + self._totals[1] > limit:
@@ -149,7 +149,7 @@ class Play:
             yield [self.messages[0], *self.messages[first:end]]
 
     def shares(self, requests: Iterable[Request], limit: int, *, back: int = 1) -> list[float]:
-        """Return the share that each request has in common with an earlier one, once they are full."""
+        """Return the share of each request that it has in common with an earlier one, once they are full."""
         found: list[float] = []
         before: list[Request] = [()] * back
         for end, request in zip(self._ends, requests, strict=True):
@@ -173,7 +173,7 @@ class Play:
         return self._block(message)[2]
 
     def _block(self, message: Message) -> tuple[Message, bytes, int]:
-        """Write and count a message once; it is held, so that no other takes its identity."""
+        """Encode and count a message once; keep a reference to it, so that its `id()` is not reused."""
         if id(message) not in self._known:
             tokens = message_cost(message, self.manager.counter).tokens
             self._known[id(message)] = (message, codec.encode(message), tokens)

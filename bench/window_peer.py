@@ -1,8 +1,8 @@
-"""The peer of the window benches: LangChain's `trim_messages`, in an environment of its own.
+"""The peer in the window benchmarks: LangChain's `trim_messages`, in its own environment.
 
-A conversation goes over as rows: a tool message with several results becomes several rows, since
-the peer has one message a result. Each row brings the texts that cost tokens and the rest of its
-cost, so that peer and Turnstate count the same.
+A conversation is sent as rows: a tool message with several results becomes several rows, since the peer has
+one message per result. Each row contains the texts that cost tokens and the rest of its cost, so that the
+peer and Turnstate count the same.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Texts:
 
 
 def texts(messages: Iterable[Message]) -> list[str]:
-    """Return every text of some messages that costs tokens."""
+    """Return all texts in some messages that cost tokens."""
     found = Texts()
     for message in messages:
         message_cost(message, found)
@@ -47,12 +47,12 @@ def texts(messages: Iterable[Message]) -> list[str]:
 
 
 def rows(messages: Sequence[Message]) -> list[Row]:
-    """Write a conversation for the peer."""
+    """Return a conversation as rows for the peer."""
     return [row for index, message in enumerate(messages) for row in _rows(index, message)]
 
 
 def kept(messages: Sequence[Message], ids: Iterable[str]) -> list[Message]:
-    """Return what the peer kept as messages again, each with the results that are left of it."""
+    """Return the messages that the peer kept, each with the results that remain of it."""
     places: dict[int, list[int]] = {}
     for id in ids:
         index, number = map(int, id.split("."))
@@ -61,7 +61,7 @@ def kept(messages: Sequence[Message], ids: Iterable[str]) -> list[Message]:
 
 
 class Peer:
-    """A running peer: it has a long history and some cases, and answers one question at a time."""
+    """A running peer with a long history and some cases; it answers one question at a time."""
 
     def __init__(self, history: Sequence[Message], cases: list[Row]) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -78,7 +78,7 @@ class Peer:
         self.versions = self._process.versions
 
     def times(self, size: int, limit: int, rounds: int) -> dict[str, float]:
-        """Time a window of the newest messages, with counting and with counts looked up."""
+        """Return the times of a window of the newest messages, with counting and with known counts."""
         start = self._starts[f"{self._length - size}.0"]
         found: dict[str, float] = self._process.ask(
             {"start": start, "limit": limit - REPLY_START, "rounds": rounds}
@@ -86,7 +86,7 @@ class Peer:
         return found
 
     def windows(self) -> dict[str, list[list[str]]]:
-        """Return what is kept of every case, by the way of asking."""
+        """Return the ids that the peer keeps of every case, by mode."""
         found: dict[str, list[list[str]]] = self._process.ask(None)
         return found
 
@@ -105,7 +105,7 @@ def _rows(index: int, message: Message) -> Iterator[Row]:
     last = len(message.tool_results) - 1
     for number, result in enumerate(message.tool_results):
         cost = _cost(Message.tool([result], id=message.id, timestamp=message.timestamp))
-        cost["frame"] -= MESSAGE_FRAME if number < last else 0  # what is kept of a message is its end
+        cost["frame"] -= MESSAGE_FRAME if number < last else 0  # the peer keeps the end of a message
         row |= {"id": f"{index}.{number}", "content": "\n".join(cost["texts"]), "call": result.tool_call_id}
         yield row | cost
 

@@ -1,12 +1,12 @@
 """How long a window takes: from plain messages, with counts known, and when one message is added.
 
-All conversations are the newest part of one long one, so all sizes end alike. *Cold* is one call on
-a plain list, with a policy for a single use, beside the bare tokenizing of what the window holds.
-*First plan* has the counts that a store keeps, and nothing else: it makes the tally, plans the cut and reads
-all that leaves for its digest. *Planned* plans the cut again, with what messages show known as well;
-*recorded* has the cut, too, as after opening a session. *Added* is one message more and its window, in a
-conversation that grew message by message with every decision recorded: the same messages for all
-sizes, by turns. Times are of the processor, since the machine is shared.
+All conversations are the newest part of one long one, so all sizes end alike. *Cold* is one call on a plain
+list, with a policy for a single use, compared with the bare tokenizing of what the window contains. *First
+plan* has only the counts that a store keeps: it makes the tally, plans the cut and reads everything that is
+cut for its digest. *Planned* plans the cut again with the same tally, which already knows what messages show;
+*recorded* also has the cut, as after opening a session. *Added* is one more message and its window, in a
+conversation that grew message by message with every decision recorded: the same messages for all sizes, in
+turns. Times are processor times, since the machine is shared.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from . import window_peer
 from .offline_tiktoken import encoding
 
 SIZES = {8_000: (100, 1_000, 10_000, 100_000), 128_000: (10_000, 100_000)}
-"""For each budget the lengths of conversations that fill it."""
+"""For each budget, the lengths of conversations that fill it."""
 
 ROUNDS, MOST_ROUNDS = 5, 101
-ENOUGH = 0.5  # seconds of rounds that make a steady median
+ENOUGH = 0.5  # seconds of rounds that give a stable median
 ADDED = 400  # messages added and timed at each size: a dozen cuts of the smaller window
 
 ONCE = Policy(low_water=1.0)
@@ -43,7 +43,7 @@ ONCE = Policy(low_water=1.0)
 
 
 class Times(Struct):
-    """What was measured for one size and one limit, in seconds; the peer's are None where it is missing."""
+    """The times for one size and one limit, in seconds; the peer's are None if it is missing."""
 
     size: int
     limit: int
@@ -62,7 +62,7 @@ class Times(Struct):
 def measured(
     history: Sequence[Message], sizes: dict[int, tuple[int, ...]], peer: window_peer.Peer | None
 ) -> list[Times]:
-    """Measure every size under every limit, the peer right after us."""
+    """Measure every size at every limit; the peer runs right after Turnstate."""
     found = []
     for limit, lengths in sizes.items():
         added = grown(history, limit, lengths)
@@ -77,7 +77,7 @@ def measured(
 
 
 def single(messages: Sequence[Message], limit: int) -> Times:
-    """Measure what does not need a conversation that grew."""
+    """Measure everything that does not need a conversation that grew message by message."""
     budget, once, manager = Budget(limit), StateManager(policy=ONCE), StateManager()
     window = once.window(messages, budget)
     if not window.decisions:
@@ -106,7 +106,7 @@ def single(messages: Sequence[Message], limit: int) -> Times:
 
 
 class Growth:
-    """A conversation that grows as in an agent: every decision recorded, the previous window given along."""
+    """A conversation that grows as in an agent: decisions are recorded, the previous window is passed on."""
 
     def __init__(self, messages: Sequence[Message], limit: int) -> None:
         self._manager, self._budget = StateManager(), Budget(limit)
@@ -117,7 +117,7 @@ class Growth:
             self.add(message)
 
     def add(self, message: Message) -> float:
-        """Add a message, make the window, and give the time of both."""
+        """Add a message and build the window; return the total time."""
         start = time.process_time()
         self._tally.add(message)
         window = self._manager.window(
@@ -130,7 +130,7 @@ class Growth:
 
 
 def grown(history: Sequence[Message], limit: int, sizes: Sequence[int]) -> dict[int, list[float]]:
-    """Let conversations grow to these sizes, then add the same messages to all of them, by turns."""
+    """Let conversations grow to these sizes, then add the same messages to all of them, in turns."""
     growths = {size: Growth(history[-size - ADDED : -ADDED], limit) for size in sizes}
     spent: dict[int, list[float]] = {size: [] for size in sizes}
     for message in history[-ADDED:]:
@@ -140,7 +140,7 @@ def grown(history: Sequence[Message], limit: int, sizes: Sequence[int]) -> dict[
 
 
 def median(run: Callable[[], object]) -> float:
-    """Time a call: the median of the rounds, of as many as take a while, after one to warm up."""
+    """Return the median time of a call, after one call to warm up, over enough rounds to be stable."""
     run()
     gc.collect()
     spent: list[float] = []
@@ -152,7 +152,7 @@ def median(run: Callable[[], object]) -> float:
 
 
 def _stored_counts(messages: Sequence[Message], limits: OutputLimits) -> list[tuple[Message, int]]:
-    """Return the counts that a session has of its messages when it is opened."""
+    """Return the counts that an opened session has for its messages."""
     exact = counter("o200k_base")
     sizes = [(message_cost(message, exact).tokens, len(encode(message))) for message in messages]
     return known_counts(messages, sizes, limits)

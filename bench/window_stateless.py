@@ -1,7 +1,7 @@
-"""Calls without a session: the whole list of messages comes each time, with one message more.
+"""Calls without a session: each call gets the whole list of messages, with one more message.
 
-One call has seen nothing; the other is given what the call before it had seen: a parser that the program
-holds, and the former result as `previous`.
+One call starts from nothing; the other gets the state of the call before it: a parser that the program keeps,
+and the previous result as `previous`.
 """
 
 from __future__ import annotations

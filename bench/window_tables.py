@@ -1,4 +1,4 @@
-"""The tables of how long a window takes, and the goals beside them."""
+"""The tables of the times of windows, and their goals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from .window_print import goal, ms, table, times
 from .window_speed import Times
 
-COLD_GOAL = 2.0  # times the bare tokenizing of what is kept
+COLD_GOAL = 2.0  # times the bare tokenizing of what the window keeps
 PEER_GOAL, PEER_SIZE = 100.0, 10_000
 ADDED_GOAL = 0.2e-3
 FLAT_GOAL, SHORT, LONG = 1.2, 100, 100_000
@@ -104,7 +104,7 @@ def _added(found: Sequence[Times]) -> None:
 
 
 def _flat(found: Sequence[Times]) -> None:
-    """Compare the longest conversation with the shortest, under the limits that both fill."""
+    """Compare the longest conversation with the shortest, at the limits that both fill."""
     cases = {(one.limit, one.size): one for one in found}
     for (limit, size), long in cases.items():
         short = cases.get((limit, SHORT))

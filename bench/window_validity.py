@@ -1,9 +1,9 @@
 """Windows that a provider would reject, that are too large, or that lost the user's question.
 
-Two thousand conversations with parallel calls, half of them interrupted, each cut to a part of its
-size. Ours and the peer's windows are judged by the same function: rendered, validated as OpenAI and
-Anthropic do, and counted. Anthropic wants the user to begin; our renderer would mend that, so it is
-judged before rendering, for both.
+There are two thousand conversations with parallel calls, half of them interrupted, each cut to a part of its
+size. The same function judges our windows and the peer's: it renders them, validates them as OpenAI and
+Anthropic do, and counts them. Anthropic requires that the user begins; our renderer would repair that, so it
+is judged before rendering, for both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .window_print import goal, table
 
 CONVERSATIONS = 1_000
 TURNS = (3, 12)
-SHARES = (0.3, 0.9)  # of a conversation's own size: its budget
+SHARES = (0.3, 0.9)  # the budget as a share of the conversation's own size
 INTERRUPTIONS = (Fault.PARTIAL_RESULTS, Fault.NO_RESULTS, Fault.DANGLING_CALL)
 KINDS = {
     "openai-chat": "OpenAI rejects",
@@ -43,7 +43,7 @@ Case = tuple[list[Message], int]
 
 
 def cases(count: int, *, interrupted: bool, manager: StateManager) -> list[Case]:
-    """Write conversations with parallel calls, each with its budget."""
+    """Return generated conversations with parallel calls, each with its budget."""
     written = map(_interrupted if interrupted else _valid, itertools.count())
     parallel = (found for found in written if any(len(message.tool_calls) > 1 for message in found))
     shares = (Random(seed).uniform(*SHARES) for seed in range(count))
@@ -86,7 +86,7 @@ def peers(cases: Sequence[Case], windows: Sequence[Sequence[str]], manager: Stat
 def judged(
     messages: Sequence[Message], limit: int, window: Sequence[Message], manager: StateManager
 ) -> Iterator[str]:
-    """Return the faults of a window."""
+    """Yield the faults of a window."""
     spoken = [message for message in window if message.role != "system"]
     request = bool(spoken) and spoken[-1].role in ("user", "tool")
     for name in ("openai-chat", "anthropic"):
@@ -103,12 +103,12 @@ def judged(
 
 
 def asked(cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """Write cases for the peer, whose counter leaves out the start of the reply."""
+    """Return the cases for the peer, whose counter does not include the start of the reply."""
     return [{"rows": window_peer.rows(messages), "limit": limit - REPLY_START} for messages, limit in cases]
 
 
 def report(sets: dict[str, list[Case]], windows: dict[str, list[list[str]]], manager: StateManager) -> None:
-    """Judge all windows and print the table; `windows` are the peer's, the sets one after the other."""
+    """Judge all windows and print the table; `windows` are the peer's, for one set after another."""
     rows: list[list[str]] = []
     wrong: Counter[str] = Counter()
     start = 0

@@ -1,7 +1,7 @@
-"""Windows beside LangChain's `trim_messages`: how fast, how often wrong, how kind to the cache.
+"""Windows compared with LangChain's `trim_messages`: how fast, how often wrong, how cache-friendly.
 
-The peer runs in an environment of its own, which is made under ``.bench/`` when it is first needed.
-If it cannot be installed, only our own figures are printed.
+The peer runs in its own environment, which is created under ``.bench/`` when it is first needed. If it cannot
+be installed, only our own results are printed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(
 
 
 def _peer(history: list[Message], sets: dict[str, list[window_validity.Case]]) -> window_peer.Peer | None:
-    """Start the peer; print what is compared, or why nothing is."""
+    """Start the peer; print what is compared, or why there is no comparison."""
     cases = [case for one in sets.values() for case in window_validity.asked(one)]
     try:
         peer = window_peer.Peer(history, cases)

@@ -1,10 +1,10 @@
 """LangChain's `trim_messages`, with an exact counter: its windows and its times, as JSON.
 
-Runs in the peer's environment. The first argument is a file with a long history and with cases to
-cut; then every line of input asks for a time or for all windows, and is answered by one line. Every
-row says what to count: its texts, with the vocabulary that Turnstate uses, and the fixed tokens of
-its frame. So the sum is Turnstate's own, and the peer need not even collect the texts. `exact` counts
-them whenever the peer asks, with tiktoken, as LangChain's users do; `known` looks the number up.
+This script runs in the peer's environment. The first argument is a file with a long history and with cases to
+cut; then every line of input asks for a time or for all windows, and is answered with one line. Every row
+says what to count: its texts, with the vocabulary that Turnstate uses, and the fixed tokens of its frame. So
+the totals equal Turnstate's, and the peer does not even have to collect the texts. `exact` counts them with
+tiktoken whenever the peer asks, as LangChain's users do; `known` looks the number up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from bench.offline_tiktoken import encoding
 
-_messages = import_module("langchain_core.messages")  # here only, so there is nothing to type-check
+_messages = import_module("langchain_core.messages")  # only installed here, so it cannot be type-checked
 
 MODES: dict[str, dict[str, Any]] = {"defaults": {}, "human": {"start_on": "human", "include_system": True}}
 
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def window(case: dict[str, Any], mode: str) -> list[str]:
-    """Return the ids of what the peer keeps of a conversation."""
+    """Return the ids of the messages that the peer keeps of a conversation."""
     exact, _ = _counts(case["rows"])
     messages = [_message(row) for row in case["rows"]]
     kept = _messages.trim_messages(messages, max_tokens=case["limit"], token_counter=exact, **MODES[mode])

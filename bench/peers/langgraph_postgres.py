@@ -1,7 +1,7 @@
-"""LangGraph's PostgreSQL saver: a saver a conversation, and a pool that all of them share.
+"""LangGraph's PostgreSQL saver: one saver per conversation, and a pool that all of them share.
 
-A saver lets one conversation write at a time, so each has one here. The pool has ten connections, as many
-as Turnstate has.
+A saver lets only one conversation write at a time, so each conversation has its own saver here. The pool has
+ten connections, as many as Turnstate has.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from bench.peers import langgraph_threads
 from bench.peers.service import Handle, Row, serve
 
-_saver: Any = import_module("langgraph.checkpoint.postgres.aio").AsyncPostgresSaver  # here only
+_saver: Any = import_module("langgraph.checkpoint.postgres.aio").AsyncPostgresSaver  # only installed here
 _pools: Any = import_module("psycopg_pool")
 _rows: Any = import_module("psycopg.rows")
 
@@ -25,7 +25,7 @@ class Thread(langgraph_threads.Thread):
     """A conversation on a connection of the pool."""
 
     async def settings(self) -> dict[str, str]:
-        """Read the settings of a connection of the pool."""
+        """Read the settings of a connection from the pool."""
         async with self._saver.conn.connection() as connection:
             found = [await (await connection.execute(f"SHOW {name}")).fetchone() for name in _SETTINGS]
         return {name: value for row in found for name, value in row.items()}

@@ -1,4 +1,4 @@
-"""LangGraph's SQLite saver, one connection a conversation."""
+"""LangGraph's SQLite saver, one connection per conversation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from bench.peers import langgraph_threads, sqlite_settings
 from bench.peers.service import Handle, Row, serve
 
-_saver: Any = import_module("langgraph.checkpoint.sqlite.aio").AsyncSqliteSaver  # here only
+_saver: Any = import_module("langgraph.checkpoint.sqlite.aio").AsyncSqliteSaver  # only installed here
 
 
 class Thread(langgraph_threads.Thread):
-    """A conversation with a connection of its own."""
+    """A conversation with its own connection."""
 
     def __init__(self, opened: Any, saver: Any, session: str) -> None:
         super().__init__(saver, session)

@@ -1,8 +1,8 @@
-"""Conversations of LangGraph on any saver: a checkpoint a step, and in it the whole channel of messages.
+"""LangGraph conversations on any saver: one checkpoint per step, with the whole channel of messages in it.
 
-That is what an agent's graph stores after each step. Only the checkpoint is written here: the writes
-of the step, which a graph stores as well and with an fsync of their own, are left out, and so is the
-merging of the new messages into the channel.
+That is what an agent's graph stores after each step. Only the checkpoint is written here. A graph also stores
+the writes of the step, with an fsync of their own, and merges the new messages into the channel; both are
+left out.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 from bench.peers.service import Row
 
-_messages: Any = import_module("langchain_core.messages")  # here only, so there is nothing to type-check
+_messages: Any = import_module("langchain_core.messages")  # only installed here, so it cannot be type-checked
 _checkpoints: Any = import_module("langgraph.checkpoint.base")
 
 
 class Thread:
-    """An open conversation, with the channel as a graph has it in memory."""
+    """An open conversation, with its channel in memory as in a graph."""
 
     def __init__(self, saver: Any, session: str) -> None:
         self._saver = saver
@@ -27,7 +27,7 @@ class Thread:
         self._channel, self._step = list[Any](), 0
 
     async def write(self, messages: Sequence[Any]) -> None:
-        """Store the whole channel with some messages more."""
+        """Add messages to the channel and store all of it."""
         self._channel += messages
         self._step += 1
         version = {"messages": f"{self._step:032}"}
@@ -39,14 +39,14 @@ class Thread:
         self._config = await self._saver.aput(self._config, checkpoint, metadata, version)
 
     async def read(self, count: int) -> int:
-        """Load the newest checkpoint, which holds everything; the count makes no difference."""
+        """Load the newest checkpoint, which contains everything; `count` has no effect."""
         found = await self._saver.aget_tuple(self._config)
         self._channel = found.checkpoint["channel_values"]["messages"]
         return len(self._channel)
 
 
 def messages(row: Row) -> list[Any]:
-    """Convert one of our messages to LangChain's, one per result."""
+    """Convert one of our messages to LangChain messages; a tool message becomes one per result."""
     match row["role"]:
         case "user":
             return [_messages.HumanMessage(_text(row.get("content")), id=row["id"])]
@@ -68,7 +68,7 @@ def _result(id: str, place: int, result: Row) -> Any:
 
 
 def _text(content: Any) -> str:
-    """Return text as it is, nothing as no text, and anything else as JSON."""
+    """Return a string unchanged, an empty string for None, and anything else as JSON."""
     if content is None:
         return ""
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)

@@ -1,6 +1,6 @@
-"""`SQLAlchemySession` of openai-agents on PostgreSQL: one row a message, and a pool that sessions share.
+"""`SQLAlchemySession` of openai-agents on PostgreSQL: one row per message, and a pool that sessions share.
 
-It has ten connections, as many as Turnstate. A message of ours is an item as it stands.
+The pool has ten connections, as many as Turnstate has. Our messages are stored as items unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.peers.service import Handle, Row, serve
 
-_memory: Any = import_module("agents.extensions.memory")  # here only, so there is nothing to type-check
+_memory: Any = import_module("agents.extensions.memory")  # only installed here, so it cannot be type-checked
 _sqlalchemy: Any = import_module("sqlalchemy")
 _engines: Any = import_module("sqlalchemy.ext.asyncio")
 
@@ -32,11 +32,11 @@ class Session:
         await self._session.add_items(list(messages))
 
     async def read(self, count: int) -> int:
-        """Return the newest items."""
+        """Read the newest items and return how many there are."""
         return len(await self._session.get_items(limit=count))
 
     async def settings(self) -> dict[str, str]:
-        """Read the settings of a connection of the pool."""
+        """Read the settings of a connection from the pool."""
         async with self._engine.connect() as connection:
             return {
                 name: (await connection.execute(_sqlalchemy.text(f"SHOW {name}"))).scalar_one()
@@ -56,7 +56,7 @@ class Sessions:
         self._engines = dict[str, Any]()
 
     def messages(self, row: Row) -> list[Any]:
-        """Take a message as an item."""
+        """Return a message as an item, unchanged."""
         return [row]
 
     async def opened(self, path: str, session: str) -> Handle:

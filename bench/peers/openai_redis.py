@@ -1,6 +1,6 @@
-"""`RedisSession` of openai-agents: a list a session, and a client that sessions share.
+"""`RedisSession` of openai-agents: one list per session, and a client that sessions share.
 
-It has as many connections as it asks for. A message of ours is an item as it stands.
+The client opens as many connections as it needs. Our messages are stored as items unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.peers.service import Handle, Row, serve
 
-_memory: Any = import_module("agents.extensions.memory")  # here only, so there is nothing to type-check
+_memory: Any = import_module("agents.extensions.memory")  # only installed here, so it cannot be type-checked
 _redis: Any = import_module("redis.asyncio")
 
 _SETTINGS = ("appendonly", "appendfsync")
@@ -30,7 +30,7 @@ class Session:
         await self._session.add_items(list(messages))
 
     async def read(self, count: int) -> int:
-        """Return the newest items."""
+        """Read the newest items and return how many there are."""
         return len(await self._session.get_items(limit=count))
 
     async def settings(self) -> dict[str, str]:
@@ -51,7 +51,7 @@ class Sessions:
         self._clients = dict[str, Any]()
 
     def messages(self, row: Row) -> list[Any]:
-        """Take a message as an item."""
+        """Return a message as an item, unchanged."""
         return [row]
 
     async def opened(self, path: str, session: str) -> Handle:

@@ -1,6 +1,6 @@
-"""`SQLiteSession` of openai-agents: one row a message, read from the newest back.
+"""`SQLiteSession` of openai-agents: one row per message, read from the newest backwards.
 
-A message of ours is an item as it stands, so both keep the same JSON.
+Our messages are stored as items unchanged, so both sides keep the same JSON.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from bench.peers import sqlite_settings
 from bench.peers.service import Handle, Row, serve
 
-_agents: Any = import_module("agents")  # here only, so there is nothing to type-check
+_agents: Any = import_module("agents")  # only installed here, so it cannot be type-checked
 
 
 class Full(_agents.SQLiteSession):  # type: ignore[misc]
-    """A session whose every commit waits for the disk."""
+    """A session in which every commit waits for the disk."""
 
     @staticmethod
     def _configure_connection(conn: Any) -> None:
@@ -37,11 +37,11 @@ class Session:
         await self._session.add_items(list(messages))
 
     async def read(self, count: int) -> int:
-        """Return the newest items."""
+        """Read the newest items and return how many there are."""
         return len(await self._session.get_items(limit=count))
 
     async def settings(self) -> dict[str, str]:
-        """Read the settings of a connection such as its threads have."""
+        """Read the settings of a connection in a worker thread, like those that write."""
 
         async def row(sql: str) -> Any:
             return await asyncio.to_thread(lambda: self._session._get_connection().execute(sql).fetchone())
@@ -49,7 +49,7 @@ class Session:
         return await sqlite_settings.read(row)
 
     async def close(self) -> None:
-        """Close it."""
+        """Close the session."""
         self._session.close()
 
 
@@ -62,7 +62,7 @@ class Sessions:
         self._kind = Full if full else _agents.SQLiteSession
 
     def messages(self, row: Row) -> list[Any]:
-        """Take a message as an item."""
+        """Return a message as an item, unchanged."""
         return [row]
 
     async def opened(self, path: str, session: str) -> Handle:

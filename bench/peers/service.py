@@ -1,8 +1,8 @@
-"""A peer that keeps sessions, asked line by line: what it is asked, it does and times, and answers in JSON.
+"""Serves a peer that keeps sessions: reads requests line by line, runs and times each, and answers in JSON.
 
-A peer's script gives two things: how a message of ours becomes its own, and how a session is opened.
-Messages come from files of JSON lines, by numbers of lines; they are read and made into the peer's
-own before any clock runs. With ``full`` every connection is set to wait for the disk.
+A peer's script defines two things: how to convert our messages to its own, and how to open a session.
+Messages come from JSONL files, by line numbers; they are read and converted before any clock starts. With
+``full``, every connection is set to wait for the disk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Handle(Protocol):
         ...
 
     async def read(self, count: int) -> int:
-        """Return the newest messages, or all if the peer cannot read fewer."""
+        """Read the newest messages, or all if the peer cannot read fewer; return how many."""
         ...
 
     async def settings(self) -> dict[str, str]:
@@ -41,21 +41,21 @@ class Handle(Protocol):
 
 
 class Peer(Protocol):
-    """What a script has to give."""
+    """What a peer's script has to define."""
 
     packages: tuple[str, ...]
 
     def messages(self, row: Row) -> list[Any]:
-        """Convert one of our messages to the peer's: one or several."""
+        """Convert one of our messages to one or several of the peer's."""
         ...
 
     async def opened(self, path: str, session: str) -> Handle:
-        """Open a session of a file, or of a server; it is made if there is none."""
+        """Open a session in a file or on a server; create it if it does not exist."""
         ...
 
 
 class Service:
-    """Answers questions; sessions stay open between them until they are closed."""
+    """Answers requests; sessions stay open until they are closed."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -67,7 +67,7 @@ class Service:
         return await (await self._handle(path, session)).settings()
 
     async def fill(self, path: str, session: str, file: str, first: int, last: int) -> float:
-        """Write many messages at once."""
+        """Write many messages in one step; return the time."""
         handle = await self._handle(path, session)
         messages = [one for group in self._lines(file, first, last) for one in group]
         start = time.perf_counter()
@@ -77,7 +77,7 @@ class Service:
     async def append(
         self, path: str, session: str, file: str, first: int, last: int, seconds: float
     ) -> list[float]:
-        """Write messages one by one until the time is over, at least one; return the time of each."""
+        """Write messages one by one until the time is up, at least one; return the time of each."""
         handle, spent = await self._handle(path, session), list[float]()
         for messages in self._lines(file, first, last):
             start = time.perf_counter()
@@ -88,7 +88,7 @@ class Service:
         return spent
 
     async def read(self, path: str, session: str, count: int) -> float:
-        """Open a session again and read it; return the time of both."""
+        """Reopen a session and read it; return the total time."""
         start = time.perf_counter()
         handle = await self._peer.opened(path, session)
         await handle.read(count)
@@ -104,7 +104,7 @@ class Service:
         return time.perf_counter() - start
 
     async def clients(self, path: str, sessions: list[str], file: str, each: int) -> float:
-        """Let every client write its own part of a file to its session, all at once; return the time."""
+        """Let all clients concurrently write their part of a file to their session; return the time."""
         handles = [await self._handle(path, session) for session in sessions]
         parts = [self._lines(file, place * each, (place + 1) * each) for place in range(len(sessions))]
         start = time.perf_counter()
@@ -127,7 +127,7 @@ class Service:
             with open(file, encoding="utf-8") as lines:
                 known += [self._peer.messages(json.loads(line)) for line in islice(lines, len(known), last)]
             gc.collect()
-            gc.freeze()  # what is kept for later is no business of the collector's
+            gc.freeze()  # the collector need not scan what is kept for later
         return known[first:last]
 
 

@@ -1,4 +1,4 @@
-"""What a connection of SQLite says about how durable its commits are."""
+"""Reads from an SQLite connection how durable its commits are."""
 
 from __future__ import annotations
 
