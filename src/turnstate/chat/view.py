@@ -164,7 +164,7 @@ class PlainView:
         screen.say(text)
 
     async def approve(self, question: Question) -> Answer:
-        """Refuse: there is nobody to ask."""
+        """Refuse: there is no one to ask."""
         return Answer(allow=False, reason="nobody can be asked here; pass --allow to permit it")
 
     async def choose(self, question: str, choices: list[Choice]) -> str:
@@ -208,7 +208,7 @@ class JsonView:
         self._line("error", text)
 
     async def approve(self, question: Question) -> Answer:
-        """Refuse: there is nobody to ask."""
+        """Refuse: there is no one to ask."""
         return Answer(allow=False, reason="nobody can be asked here; pass --allow to permit it")
 
     async def choose(self, question: str, choices: list[Choice]) -> str:

@@ -1,4 +1,4 @@
-"""Cache marks: which part of a request later requests begin with, for providers that must be told.
+"""Cache marks: which prefixes of a request later requests share, for providers that require marks.
 
 Four prefixes are stable: the tools, the system prompt, the turns before this one, and this whole request,
 since the next round of the turn begins with it. That makes four marks, the most that a request may have. If

@@ -46,11 +46,11 @@ class LocalServer:
         self.url = str(self._server.listening_address)
 
     def chat(self, *, responses: bool = False, retry: Retry | None = None) -> ProviderModel:
-        """Return the model behind OpenAI's protocol."""
+        """Return the model, used through OpenAI's protocol."""
         return openai(NAME, base_url=f"{self.url}/v1", api_key="local", responses=responses, retry=retry)
 
     def messages(self, *, retry: Retry | None = None) -> ProviderModel:
-        """Return the model behind Anthropic's protocol."""
+        """Return the model, used through Anthropic's protocol."""
         return anthropic(NAME, base_url=self.url, api_key="local", retry=retry)
 
 

@@ -3,7 +3,7 @@
 A path is resolved one name at a time from a descriptor of the folder, and no link is followed. So neither
 ``..`` nor a link leads out of it, nor a folder that is swapped for a link in the meantime. A write replaces
 the whole file atomically and keeps its mode. Stores, snapshots and checkpoints of Turnstate inside the folder
-are never written to.
+are not touched.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class _AmazonQImport:
 
     @contextmanager
     def _summarized(self) -> Iterator[None]:
-        """Print the counts at the end, also after a failure if something was imported before it."""
+        """Print the counts at the end, even after a failure if something was imported before it."""
         try:
             yield
         except BaseException:
