@@ -5,7 +5,7 @@ local function int(number)
   return string.format('%.0f', number)
 end
 
--- Moments sort as texts as they do as numbers.
+-- Times are padded, so that they sort as text in the order of numbers.
 local function moment(number)
   return string.format('%016.0f', number)
 end

@@ -1,5 +1,5 @@
 -- include session
--- Give entries at places, each with its description and its bytes, until that is enough for one answer.
+-- Return entries by their places, each with its description and its bytes, up to the size of one reply.
 local function collect(spots, most)
   local found, bytes, from = {}, 0, 1
   while from <= #spots and bytes < most do

@@ -27,12 +27,12 @@ if not head then
   return {call('EXISTS', ROW) == 1 and 'damaged' or 'absent'}
 end
 
--- Whether the entry that the caller had acknowledged last is still there: a server that lost its newest
--- writes cannot know, but the caller does.
+-- Whether the entry that was last acknowledged to the caller still exists: a server that lost its newest
+-- writes cannot know that, but the caller does.
 local witnessed = ask.known and ask.known[1] == head.born
 local gone = witnessed and call('HGET', IDS, ask.known[2]) ~= ask.known[3] and '1' or '0'
 
--- What was refused, and on what grounds, is found out by the caller, who runs the same checks on this row.
+-- The caller finds out why the change was refused: it runs the same checks on this row.
 local function refused(known)
   return {'refused', call('HGETALL', ROW), known or ''}
 end

@@ -1,5 +1,5 @@
 #!lua
--- A fence only grows; the time lets go of the dead.
+-- A fence only grows; a lease of a dead holder expires.
 -- include session
 local deed, holder, until_, now, fence, tenant, id = unpack(ARGV)
 local kept = call('HMGET', ROW, 'fence', 'lease_until', 'holder', 'active', 'idle', 'ended')

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- Which of these entries hold all the words, and which are not indexed yet. What a list says of a session that was removed, and whose name
--- another one has now, has another stamp.
+-- Return which of these entries contain all the words, and which are not indexed yet. Words of a removed
+-- session whose name was used again have another stamp, so they match nothing.
 local count = tonumber(ARGV[1])
 local function holds_all(text)
   for i = 2, count + 1 do

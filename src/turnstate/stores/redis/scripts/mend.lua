@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Mend something, unless the session or its head is another one than was looked at.
+-- Repair something, unless the session or its head has changed since it was checked.
 local born, head = ARGV[1], ARGV[2]
 if born ~= '' then
   local kept = redis.call('HMGET', KEYS[1], 'born', 'branch', 'seq')

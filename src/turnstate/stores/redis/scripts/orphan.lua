@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Whether a key belongs to a session that is not there; it is put under another name if asked for.
+-- Return whether a key belongs to a session that does not exist; rename the key if asked to.
 local row, key, lost = unpack(KEYS)
 if redis.call('EXISTS', row) == 1 or redis.call('EXISTS', key) == 0 then
   return 0

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Take a session out of everything. Its words are in lists of the bucket, as many as it has entries: they
--- find nothing any more, and are swept out in steps, so that others do not have to wait.
+-- Remove a session from everything. Its words are in lists of the bucket, one for each entry: they match nothing
+-- any more, and are removed in steps, so that other clients do not have to wait.
 -- include session
 -- include parcel
 local tenant, id = ARGV[1], ARGV[2]
@@ -38,7 +38,7 @@ for _, name in ipairs(call('HKEYS', BRANCHES)) do
 end
 local counts = {'gone', call('HLEN', ENTRIES), branches, call('HLEN', ASKED), #sent}
 
--- What an earlier removal under this name left, when it was broken off, goes the same way.
+-- Remnants of an earlier removal under this name, which was interrupted, are removed the same way.
 for _, line in ipairs(call('HVALS', GONE)) do
   call('HSET', ENTRIES, 'before ' .. line, line)
 end

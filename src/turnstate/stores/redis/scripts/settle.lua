@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- What came of a parcel: it arrived, it failed (and is tried again or parked), or it is tried as if new.
+-- Record the outcome of a parcel: delivered, failed (to be retried, or parked), or retried as if it were new.
 -- include parcel
 local INDEX, PARCELS = unpack(KEYS)
 local deed, id, due, error = unpack(ARGV)

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Take some of the words of a session that was removed out of the lists; tell whether more are left.
+-- Remove some of the words of a removed session from the lists; return whether more are left.
 -- include basics
 local INDEX, GONE = unpack(KEYS)
 local tenant, id, count = unpack(ARGV)
