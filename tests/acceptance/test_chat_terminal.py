@@ -186,7 +186,7 @@ def test_every_command_answers(chat: Start, folder: Path) -> None:
         ("/agent", "agent: default"),
         ("/usage", "tokens sent"),
         ("/save talk.json", "saved to talk.json"),
-        ("/save talk.json", "talk.json exists"),
+        ("/save talk.json", "talk.json exists; choose another name, or pass --force"),
         ("/save q.json --amazon-q", "saved to q.json"),
         ("/history 2", "assistant ·"),
         ("/search question", "first question"),
@@ -196,6 +196,7 @@ def test_every_command_answers(chat: Start, folder: Path) -> None:
         ("/undo", "undone: fork"),
         ("/tree", "branches"),
         ("/export page", "written to page.html"),
+        ("/export page", "page.html exists; choose another name"),
         ("/back", "  1  "),
         ("/back 1", "back before that message"),
     ]

@@ -195,7 +195,7 @@ def test_looking_makes_nothing(url: str, tree: Path, tmp_path: Path) -> None:
 def test_cleaning_asks_first(session: str, tree: Path) -> None:
     code, _, err = checkpoint("clean", session)
     assert code == 2
-    assert "pass --yes to delete without confirmation" in err
+    assert "pass --yes to skip the confirmation" in err
     code, _, seen = answering("n", "checkpoint", "clean", session)
     assert code == 1
     assert "Delete 3 checkpoints of" in seen

@@ -78,6 +78,7 @@ def test_what_destroys_takes_a_short_form_only_from_a_person_who_saw_what_it_mea
         code, _, seen = answering("n", "sessions", *line)
         assert code == 1
         assert "session 0197a1c2 “Dear diary”, 1 entry, last used just now" in seen
+        assert ("This cannot be undone" in seen) == (line[0] != "reset")
     code, _, seen = answering("n", "checkpoint", "restore", "0197", "1")
     assert (code, "Restore checkpoint 1 of session 0197a1c2 “Dear diary”" in seen) == (1, True)
     assert (there(url), row(url, "0197a1c2").epoch) == (["0197a1c2"], 1)

@@ -56,7 +56,7 @@ def babble(lines: int) -> str:
 
 @server.tool()
 def lie(kind: str) -> str:
-    """Answer to calls that no one made, or with what is no answer, and then hang."""
+    """Answer to calls that no one made, or with an invalid answer, and then hang."""
     lies = {
         "ids": '{"jsonrpc": "2.0", "id": 987654, "result": {"content": []}}',
         "shape": '{"jsonrpc": "2.0", "id": %d, "result": {"content": "no list"}}',

@@ -133,7 +133,7 @@ class _Run:
             case "refusal":
                 return self.ended("refusal", "the model refused to answer")
             case "length":
-                return self.ended("length", "the answer was cut off by its limit of tokens")
+                return self.ended("length", "the answer was cut off at the token limit")
             case _:
                 return self.ended("done")
 

@@ -156,7 +156,7 @@ class Chat:
     def equipment(self) -> Equipment:
         """The agent that answers, with its tools and servers."""
         if self._equipment is None:
-            raise InputError("no agent is at work yet")
+            raise InputError("no agent has been started yet")
         return self._equipment
 
     @property

@@ -165,7 +165,7 @@ class PlainView:
 
     async def approve(self, question: Question) -> Answer:
         """Refuse: there is no one to ask."""
-        return Answer(allow=False, reason="nobody can be asked here; pass --allow to permit it")
+        return Answer(allow=False, reason="there is no one to ask; pass --allow to permit it")
 
     async def choose(self, question: str, choices: list[Choice]) -> str:
         """Return the last choice, which changes nothing."""
@@ -209,7 +209,7 @@ class JsonView:
 
     async def approve(self, question: Question) -> Answer:
         """Refuse: there is no one to ask."""
-        return Answer(allow=False, reason="nobody can be asked here; pass --allow to permit it")
+        return Answer(allow=False, reason="there is no one to ask; pass --allow to permit it")
 
     async def choose(self, question: str, choices: list[Choice]) -> str:
         """Return the last choice, which changes nothing."""

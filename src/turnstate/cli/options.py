@@ -32,7 +32,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 EXIT_CODES = """\b
 Exit codes:
   0  success
-  1  a conversation is not what the provider accepts
+  1  a conversation is invalid or cannot fit
   2  bad usage, or input that cannot be read
 """
 
@@ -66,7 +66,7 @@ def json_option(text: str) -> Callable[[Decorated], Decorated]:
 
 def keep_going(command: Decorated) -> Decorated:
     """Add the switch that skips bad lines of a JSONL."""
-    text = "Report every bad line of a JSONL and continue; exit 2 at the end."
+    text = "Report every bad line of a JSONL file and continue; exit 2 at the end."
     return click.option("--keep-going", is_flag=True, help=text)(command)
 
 

@@ -61,7 +61,7 @@ def store_option(command: Decorated) -> Decorated:
 
 def tenant_option(command: Decorated) -> Decorated:
     """Add the options for the store and the tenant."""
-    text = "Tenant whose sessions are meant."
+    text = "Tenant that the sessions belong to."
     option = click.option("--tenant", metavar="NAME", default=DEFAULT_TENANT, show_default=True, help=text)
     return store_option(option(command))
 

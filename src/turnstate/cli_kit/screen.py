@@ -188,7 +188,7 @@ def confirmed(
     if yes:
         return True
     if not can_ask():
-        raise click.UsageError("stdin is not a terminal; pass --yes to delete without confirmation")
+        raise click.UsageError("stdin is not a terminal; pass --yes to skip the confirmation")
     flush()
     answer = click.confirm(escaped(f"turnstate: {question} {warning}".rstrip()), err=True)
     if not answer:

@@ -121,7 +121,7 @@ class _CommandHooks:
         try:
             answer = msgspec.convert(strict_json.read(done.output.encode()), _HookAnswer)
         except (InputError, msgspec.ValidationError) as error:
-            raise HookFailed(f"the hook {program} answered what is no answer: {error}") from None
+            raise HookFailed(f"the hook {program} printed an invalid answer: {error}") from None
         if answer.stop is not None:
             raise Stop(answer.stop)
         return answer

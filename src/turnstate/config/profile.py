@@ -143,7 +143,7 @@ def _state(place: Place, name: str, folder: Path, home: Home) -> AgentState:
     try:
         file = agent_file(place, name, folder, home)
         if file is None:
-            return AgentState(name, "invalid", "it is gone")
+            return AgentState(name, "invalid", "the file was deleted")
         profile = profile_of(file)
     except InputError as error:
         return AgentState(name, "invalid", str(error))

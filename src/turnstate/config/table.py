@@ -148,11 +148,11 @@ def settings_document(file: ConfigFile) -> dict[str, Any]:
 def _check_providers(file: ConfigFile, value: Any) -> None:
     if file.place == "workspace":
         raise InputError(
-            f"{file.name}: keys do not belong into a workspace; set {', '.join(KEY_VARIABLES.values())}, "
+            f"{file.name}: keys do not belong in a workspace; set {', '.join(KEY_VARIABLES.values())}, "
             f"or [keys] in {FILE} in TURNSTATE_HOME"
         )
     if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-        raise InputError(f'{file.name}: [keys] has texts: openai = "…"')
+        raise InputError(f'{file.name}: the values of [keys] must be strings: openai = "…"')
     for name in value:
         if name not in KEY_VARIABLES:
             advice = suggestion(name, KEY_VARIABLES) or f"; there are {', '.join(KEY_VARIABLES)}"

@@ -215,7 +215,7 @@ class _Signature:
         self, parameter: inspect.Parameter, hints: Mapping[str, Any], documented: Mapping[str, str]
     ) -> tuple[str, Any, Any]:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise InputError(f"{self._name} cannot be a tool: {parameter} takes no single named argument")
+            raise InputError(f"{self._name} cannot be a tool: {parameter} is not a single named parameter")
         if parameter.name not in hints:
             raise InputError(
                 f"{self._name} cannot be a tool: its parameter {parameter.name} has no type hint"

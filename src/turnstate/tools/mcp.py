@@ -43,7 +43,7 @@ _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class McpFailed(TurnstateError):
-    """An MCP server did not start, did not answer, or answered what is no answer."""
+    """An MCP server did not start, did not answer, or sent an invalid answer."""
 
 
 class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

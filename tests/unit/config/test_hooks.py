@@ -93,9 +93,9 @@ def test_a_broken_command_lets_nothing_through(tmp_path: Path) -> None:
     broken = {
         shell("echo no >&2; exit 3"): "ended with 3: no",
         shell("exec sleep 60", seconds=0.2): "did not finish within 0.2 seconds",
-        shell("echo hello"): "no answer",
-        shell("""echo '{"resutl": 1}'"""): "no answer",
-        shell("""echo '{"result": 1, "result": 2}'"""): "no answer",
+        shell("echo hello"): "printed an invalid answer",
+        shell("""echo '{"resutl": 1}'"""): "printed an invalid answer",
+        shell("""echo '{"result": 1, "result": 2}'"""): "printed an invalid answer",
         HookCommand(command="./missing"): "cannot be started",
     }
     for command, reason in broken.items():

@@ -188,7 +188,7 @@ def test_wrong_files_are_errors_that_say_where(folder: Path, home: Home) -> None
         "did you mean before_tool?",
         "[[hooks.before_tool]]\ncommand = ''": "turnstate.toml: [hooks]: before_tool[0]: a hook needs a ",
         "[[approve]]\ntool = 'x'\ndecision = 'maybe'": "turnstate.toml: approve[0].decision: invalid enum",
-        "[keys]\nopenai = 'sk'": "turnstate.toml: keys do not belong into a workspace; set OPENAI_API_KEY",
+        "[keys]\nopenai = 'sk'": "turnstate.toml: keys do not belong in a workspace; set OPENAI_API_KEY",
     }
     for text, message in cases.items():
         (folder / "turnstate.toml").write_text(text)

@@ -45,7 +45,7 @@ MAX_BACK = 30
 
 
 async def compact(chat: Chat, rest: str) -> None:
-    """Replace older exchanges by a summary, after a preview. FOCUS says what the summary is about.
+    """Replace older exchanges with a summary, after a preview. FOCUS says what the summary is about.
 
     `/compact preview` only shows what would be replaced; `/compact undo` brings it back. Nothing is deleted:
     `/history` and `/search` still find what was replaced.
@@ -75,7 +75,7 @@ async def _undo_compaction(chat: Chat) -> None:
     state = await chat.state()
     what = state.undo()
     if what != "compact":
-        raise InputError(f"the newest operation is no compaction but a {what}; /undo undoes that")
+        raise InputError(f"the newest operation is not a compaction but a {what}; /undo undoes that")
     await chat.session.commit(state)
     await chat.view.notice("the compaction is undone")
 

@@ -48,7 +48,7 @@ async def list_sessions(chat: Chat, rest: str) -> None:
 
 
 async def resume(chat: Chat, rest: str) -> None:
-    """Open another session: an id, a title, a unique beginning of either, or `last`."""
+    """Open another session: an id, a title, a unique prefix of either, or `last`."""
     if not rest:
         await list_sessions(chat, "")
         return
@@ -86,7 +86,7 @@ async def save(chat: Chat, rest: str) -> None:
             await chat.view.notice(f"not in the file: {one}")
     else:
         text = msgspec.json.format(msgspec.json.encode(to_json(state)), indent=1).decode()
-    _write(chat, names[0], text, force="--force" in flags)
+    _write(chat, names[0], text, force="--force" in flags, advice="choose another name, or pass --force")
     await chat.view.notice(f"saved to {names[0]}")
 
 
@@ -113,14 +113,14 @@ async def load(chat: Chat, rest: str) -> None:
 
 
 async def export(chat: Chat, rest: str) -> None:
-    """Write this session as one HTML page that needs nothing else."""
+    """Write this session as one self-contained HTML page."""
     names = words(rest)
     if len(names) != 1:
         raise WrongUsage
     name = names[0] if names[0].endswith(".html") else f"{names[0]}.html"
     row = await chat.sessions.store.get(Address(chat.sessions.tenant, chat.session.id))
     page = await read_page(chat.sessions, row, log=WatchedLog(chat.sessions.store, Damage()))
-    _write(chat, name, "".join(html_page(page)), force=False)
+    _write(chat, name, "".join(html_page(page)))
     await chat.view.notice(f"written to {name}")
 
 
@@ -149,12 +149,14 @@ async def take_over(chat: Chat, rest: str) -> None:
     await chat.resume_turn()
 
 
-def _write(chat: Chat, name: str, text: str, *, force: bool) -> None:
+def _write(
+    chat: Chat, name: str, text: str, *, force: bool = False, advice: str = "choose another name"
+) -> None:
     path = chat.workspace / Path(name).expanduser()
     try:
         with path.open("wb" if force else "xb") as file:
             file.write(text.encode())
     except FileExistsError:
-        raise AlreadyExists(f"{name} exists; write to another name") from None
+        raise AlreadyExists(f"{name} exists; {advice}") from None
     except OSError as error:
         raise InputError(f"{name}: {error.strerror or error}") from None

@@ -146,7 +146,7 @@ async def usage(chat: Chat, rest: str) -> None:
 
 
 async def memory(chat: Chat, rest: str) -> None:
-    """Show, search and change what is remembered of you across sessions."""
+    """Show, search and change what is remembered about you across sessions."""
     word, _, more = rest.partition(" ")
     more = more.strip()
     match word or "list":

@@ -27,7 +27,7 @@ def words(rest: str) -> list[str]:
 def nothing(rest: str) -> None:
     """Raise `WrongUsage` if a command that takes no arguments got some."""
     if rest:
-        raise WrongUsage("it takes nothing")
+        raise WrongUsage("it takes no arguments")
 
 
 def typed_number(text: str) -> int | None:

@@ -81,7 +81,7 @@ def import_command(
 ) -> int:
     """Import conversations of the Amazon Q command line into a store.
 
-    FILE is written by its /save, or its database (data.sqlite3), which is only read. A database
+    FILE is what its /save wrote, or its database (data.sqlite3), which is only read. A database
     contains one conversation per folder: pass --key for one folder, or --all.
 
     Each conversation becomes a session with the conversation's id; its title is the name of the

@@ -59,7 +59,7 @@ WAYS_ON = """no model is selected. Choose one of these:
 )
 @click.option("--continue", "continued", is_flag=True, help="Continue the session that was used last.")
 @click.option(
-    "--take-over", is_flag=True, help="With --resume or --continue: even if another process has it open."
+    "--take-over", is_flag=True, help="With --resume or --continue: take over a session that is in use."
 )
 @click.option(
     "--allow", metavar="TOOL", multiple=True, help="Run tools of this name or pattern without asking."
@@ -81,11 +81,11 @@ def command(
     no_memory: bool,
     as_json: bool,
 ) -> int:
-    """Talk to a model in this folder, in a session that survives everything.
+    """Talk to a model in this folder, in a session that survives a crash.
 
-    The model reads and changes files of this folder and runs commands, and asks first. What is said
-    is saved before it is answered: a chat that was killed continues with --continue. /help lists the
-    commands: tangents, checkpoints, compaction, undo, search, memory and more.
+    The model can read files in this folder, and asks before it changes files or runs commands. Every
+    message is saved before it is answered: --continue continues a chat that was killed. /help lists
+    the commands: tangents, checkpoints, compaction, undo, search, memory and more.
 
     In a pipe, standard input is one message, or with --lines one message or command per line; the
     answer goes to standard output. Tools that would ask are refused there unless --allow names them.

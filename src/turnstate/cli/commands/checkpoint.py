@@ -49,7 +49,7 @@ DIFF_COLORS = {"+": "green", "-": "red", "@@": "cyan"}
 def command() -> None:
     """Save, compare and restore the files and the conversation of a session.
 
-    A checkpoint is a snapshot of the work tree, stored outside of your project, together with the
+    A checkpoint is a snapshot of the work tree, stored outside your project, together with the
     position in the conversation. Checkpoint 0 is the start, 1.1 and 1.2 are tools that changed
     files in turn 1, and 1 is the end of that turn. Your own Git repository is never touched.
 

@@ -1,4 +1,4 @@
-"""``turnstate compact``: replace all but the newest exchanges of a conversation by a summary."""
+"""``turnstate compact``: replace all but the newest exchanges of a conversation with a summary."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def command(
     user: str | None,
     as_json: bool,
 ) -> int:
-    """Replace all but the newest exchanges of a conversation by a summary.
+    """Replace all but the newest exchanges of a conversation with a summary.
 
     The summary is a digest that is computed without a model. All messages stay in the log;
     `turnstate undo` brings them back into the window.

@@ -6,9 +6,14 @@ import click
 
 from ...cli_kit import screen
 from .. import completion
-from ..options import EXIT_CODES
 
 __all__ = ["command"]
+
+EXIT_CODES = """\b
+Exit codes:
+  0  success
+  2  bad usage
+"""
 
 
 @click.command("completion", epilog=EXIT_CODES)

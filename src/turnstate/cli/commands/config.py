@@ -25,7 +25,7 @@ __all__ = ["approve", "command"]
 EXIT_CODES = """\b
 Exit codes:
   0  success
-  1  something waits for an approval that was not given
+  1  something still needs approval
   2  bad usage, or a file that cannot be used
 """
 
@@ -43,10 +43,10 @@ def command() -> None:
 
 
 @command.command("show", epilog=EXIT_CODES)
-@click.option("--store", metavar="URL", help="As if a command had this flag.")
-@click.option("--model", metavar="NAME", help="As if a command had this flag.")
-@click.option("--engine", "memory", metavar="NAME", help="As if a command had this flag.")
-@click.option("--agent", metavar="NAME", help="As if a command had this flag.")
+@click.option("--store", metavar="URL", help="Show settings as if this flag were passed.")
+@click.option("--model", metavar="NAME", help="Show settings as if this flag were passed.")
+@click.option("--engine", "memory", metavar="NAME", help="Show settings as if this flag were passed.")
+@click.option("--agent", metavar="NAME", help="Show settings as if this flag were passed.")
 @json_option("Print one JSON object per setting.")
 def show(as_json: bool, **flags: str | None) -> int:
     """Show each setting, its value, and where the value comes from.
@@ -91,7 +91,7 @@ def list_agents(as_json: bool) -> int:
 
 
 @command.command("trust", epilog=EXIT_CODES)
-@click.option("--revoke", is_flag=True, help="Take the approval of this workspace's files back.")
+@click.option("--revoke", is_flag=True, help="Revoke the approval of this workspace's files.")
 @yes_option
 @json_option("Print one JSON object per file, and approve only with --yes.")
 def trust(revoke: bool, yes: bool, as_json: bool) -> int:

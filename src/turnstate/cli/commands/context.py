@@ -47,15 +47,15 @@ def command(
 ) -> int:
     """Show what the next window of a session contains, what was left out, and why.
 
-    A bar and a table by category; then what is hidden or shortened, the decisions behind it, and
-    how much of the last requests a prompt cache could reuse. Requests are replayed from the
+    Prints a bar and a table by category, then what is hidden or shortened, the decisions behind it,
+    and how much of the last requests a prompt cache could reuse. Requests are replayed from the
     recorded decisions; usage that the provider reported is shown beside them. Nothing is written.
 
     Without --budget, the budget of the last request or decision is used, else that of --model, else
     that of the last model that answered. What a program adds to a request without storing it, such
     as tools or recalled memory, is not in the log and so not in the table.
 
-    ID is an id, a title, a unique beginning of either, or `last`; without it, a terminal offers a
+    ID is an id, a title, a unique prefix of either, or `last`; without it, a terminal offers a
     list.
 
     \b

@@ -71,7 +71,7 @@ def command(
     """Rewrite conversations, tool calls and tool definitions for another provider, or as Markdown.
 
     FILE is a JSON document (a list of messages, or an object that contains one) or JSONL with one
-    conversation, or one message, per line; the default, or -, is standard input. The output has the
+    conversation, or one message, per line; without it, or with -, standard input is read. The output has the
     same shape: an indented document, or compact JSONL. Fields that the provider does not define,
     like the id of a line, are passed on. What the target format cannot express is reported on
     stderr, and so is what the provider would reject in the result; the result is written anyway.

@@ -41,7 +41,7 @@ def command(
     """Count the tokens of a conversation, tool definitions included.
 
     FILE is a JSON document (a list of messages, or an object that contains one) or JSONL with one
-    conversation, or one message, per line; the default, or -, is standard input. A count is exact
+    conversation, or one message, per line; without it, or with -, standard input is read. A count is exact
     if the counter is the model's own, and otherwise marked as estimated. For JSONL, each
     conversation gets a line, followed by a total.
 

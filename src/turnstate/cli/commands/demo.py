@@ -10,9 +10,16 @@ from ..._version import __version__
 from ...cli_kit.screen import show
 from ...demo import commands, screen, story
 from .. import documents, run
-from ..options import EXIT_CODES, json_option
+from ..options import json_option
 
 __all__ = ["command"]
+
+EXIT_CODES = """\b
+Exit codes:
+  0  success
+  1  a claim does not hold
+  2  bad usage
+"""
 
 NEXT = """\
 make chat                         talk to a small model on this machine

@@ -89,7 +89,7 @@ def command(
     An archive (JSON Lines) contains everything: messages, branches, epochs and decisions, with
     their ids and times; `turnstate import` restores it into any store. A provider's format and
     markdown contain the complete conversation at the head: a document for one ID, JSON Lines for
-    several or --all. html is one page that needs nothing else: the conversation with its turns
+    several or --all. html is one self-contained page: the conversation with its turns
     folded, branches, cuts with their summaries, a plot of tokens per request, and search. For a
     provider, calls without a result are answered, so that it accepts the conversation. For the
     Amazon Q command line, use `turnstate amazon-q export`.

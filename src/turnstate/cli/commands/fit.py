@@ -57,7 +57,7 @@ MAX_PER_KIND = 20
 @click.option("-o", "--output", metavar="FILE", help="Write to this file, atomically.")
 @click.option("--force", is_flag=True, help="Replace the --output and --report files if they exist.")
 @click.option("--quiet", is_flag=True, help="Do not report what was done.")
-@click.option("--keep-going", is_flag=True, help="Report every bad line of a JSONL and continue.")
+@click.option("--keep-going", is_flag=True, help="Report every bad line of a JSONL file and continue.")
 def command(
     files: tuple[str, ...],
     source: Format,
@@ -78,7 +78,7 @@ def command(
     """Make a conversation fit a token budget, in the same format and valid for the provider.
 
     FILE is a JSON document (a list of messages, or an object that contains one) or JSONL with one
-    conversation, or one message, per line; the default, or -, is standard input. The system prompt,
+    conversation, or one message, per line; without it, or with -, standard input is read. The system prompt,
     the tool definitions and all other fields stay. Long tool output is shortened, old output
     hidden, the oldest turns are left out, and one message summarizes them. Calls keep their
     results. An invalid conversation is repaired; a valid one that fits is written unchanged. One

@@ -32,14 +32,14 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 def _user_option(command: Decorated) -> Decorated:
-    return click.option("--user", metavar="NAME", required=True, help="User whose memory is meant.")(command)
+    return click.option("--user", metavar="NAME", required=True, help="User whose memory to use.")(command)
 
 
 @click.group("memory", epilog=EXIT_CODES)
 def command() -> None:
-    """Show, search, change and delete what is remembered of users.
+    """Show, search, change and delete what is remembered about users.
 
-    Messages come into memory when sessions end and when cuts remove them from a window; `turnstate
+    Messages are added to memory when sessions end and when cuts remove them from a window; `turnstate
     worker` delivers them. A fact is something learned from them, with the messages that say so.
 
     \b
@@ -54,12 +54,12 @@ def command() -> None:
 
 @command.command("list", epilog=EXIT_CODES)
 @click.option("--user", metavar="NAME", help="List the facts of this user, not the users.")
-@click.option("--all", "ended", is_flag=True, help="Also facts that no longer hold.")
+@click.option("--all", "ended", is_flag=True, help="Also list facts that no longer hold.")
 @tenant_option
 @engine_option
 @json_option("Print one JSON object per line.")
 def list_(user: str | None, ended: bool, store: str, tenant: str, engine: str | None, as_json: bool) -> int:
-    """List the users that something is remembered of, or the facts of one user.
+    """List the users about whom something is remembered, or the facts of one user.
 
     \b
     Example:
@@ -103,7 +103,14 @@ async def _list(
 @command.command("search", epilog=EXIT_CODES)
 @click.argument("question", metavar="QUESTION...", nargs=-1, required=True)
 @_user_option
-@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Results.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of results.",
+)
 @tenant_option
 @engine_option
 @json_option("Print one JSON object per result.")
@@ -150,7 +157,7 @@ async def _search(
 @_user_option
 @tenant_option
 @engine_option
-@json_option("Print JSON.")
+@json_option("Print one JSON object.")
 def show(fact: str | None, user: str, store: str, tenant: str, engine: str | None, as_json: bool) -> int:
     """Show the profile that a new session of a user begins with, or one fact with its sources.
 
@@ -205,7 +212,7 @@ def add(text: tuple[str, ...], user: str, store: str, tenant: str, engine: str |
 
 
 @command.command("forget", epilog=EXIT_CODES)
-@click.option("--user", metavar="NAME", help="Forget everything of this user.")
+@click.option("--user", metavar="NAME", help="Forget everything about this user.")
 @click.option("--session", metavar="ID", help="Forget what came from this session.")
 @click.option("--fact", metavar="ID", help="With --user: forget only this fact.")
 @tenant_option
@@ -222,7 +229,7 @@ def forget(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Delete what is remembered of a user or from a session, for good.
+    """Permanently delete what is remembered about a user or from a session.
 
     Messages that are still on their way are refused when they arrive. The sessions themselves stay;
     `turnstate sessions erase` deletes both.
@@ -235,7 +242,7 @@ def forget(
     """
     if (user is None) == (session is None) or (fact and user is None):
         raise click.UsageError("pass --user NAME, --user NAME with --fact ID, or --session ID")
-    what = f"the fact {fact}" if fact else f"everything of {user}" if user else f"session {session}"
+    what = f"the fact {fact}" if fact else f"everything about {user}" if user else f"session {session}"
     if not confirmed(f"Forget {what}?", yes=yes):
         return 1
     whose = User(tenant, user) if user is not None else Address(tenant, session or "")
@@ -266,7 +273,7 @@ async def _forget(store: str, engine: str | None, whose: User | Address, fact: s
 @tenant_option
 @engine_option
 def export(user: str, output: str | None, force: bool, store: str, tenant: str, engine: str | None) -> int:
-    """Write everything that is remembered of a user as lines of JSON.
+    """Write everything that is remembered about a user as lines of JSON.
 
     \b
     Example:
@@ -291,7 +298,7 @@ def export(user: str, output: str | None, force: bool, store: str, tenant: str, 
 @engine_option
 @json_option("Print what was imported as JSON.")
 def import_(file: str | None, user: str, store: str, tenant: str, engine: str | None, as_json: bool) -> int:
-    """Add an exported memory to that of a user; what is known already is not added twice.
+    """Add an exported memory to that of a user; what is already known is not added twice.
 
     \b
     Example:

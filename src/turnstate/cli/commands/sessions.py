@@ -53,7 +53,7 @@ def command() -> None:
     """List, describe, end and delete sessions.
 
     Without a subcommand, sessions are listed; the options of list may follow directly. An ID may be
-    a title, `last`, or a unique beginning; the commands that delete or reset ask before they accept
+    a title, `last`, or a unique prefix; the commands that delete or reset ask before they accept
     one, and need the whole id without a terminal.
 
     \b
@@ -274,7 +274,10 @@ def reset(id: str, store: str, tenant: str, user: str | None, as_json: bool) -> 
 
     row = asyncio.run(_precise(store, tenant, user, id))
     if row.id != id and not screen.confirmed(
-        f"Reset {described(row)}?", yes=False, refused="nothing was reset"
+        f"Reset {described(row)}?",
+        yes=False,
+        warning="Its messages stay in the log",
+        refused="nothing was reset",
     ):
         return 1
     return asyncio.run(_change(store, tenant, user, row.id, change, as_json=as_json))

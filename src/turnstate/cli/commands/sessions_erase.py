@@ -71,7 +71,7 @@ def erase(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Erase a session, or everything of a user, without leaving a byte, and print a receipt.
+    """Erase a session, or all data of a user, without leaving a byte, and print a receipt.
 
     Deletes log, search index, pending deliveries, snapshots, checkpoints and long-term memory. This
     cannot be undone. Pass --session, --user, or both for a session that must belong to that user.
@@ -97,14 +97,14 @@ def erase(
         id, what = row.id, described(row)
     else:
         rows = asyncio.run(_matching(store, tenant, user))
-        what = f"everything of {user}: {screen.counted(len(rows), 'session')}"
+        what = f"all data of {user}: {screen.counted(len(rows), 'session')}"
     if not confirmed(f"Erase {what}, with snapshots, checkpoints and memories?", yes=yes):
         return 1
     receipt = asyncio.run(_erase(store, tenant, id, user, engine, snapshots))
     _show(receipt, as_json=as_json)
     if not receipt.scrubbed:
-        screen.say("deleted, but bytes may be left in the store's files: either it was in use all the time")
-        screen.say("(erase again when it is quiet), or it keeps a write log of its own")
+        screen.say("deleted, but bytes may be left in the store's files: the store was in use throughout")
+        screen.say("(erase again when it is quiet), or it keeps its own write log")
     return 0 if receipt.scrubbed else 1
 
 

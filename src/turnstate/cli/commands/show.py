@@ -209,10 +209,10 @@ def command(
 ) -> int:
     """Show a session, a message, or a complete tool output.
 
-    ID is the id of a session (its title, a unique beginning, or `last` will do), of a message, or of
+    ID is the id of a session (or its title, a unique prefix, or `last`), of a message, or of
     an output as in a line [Full output: ID]. Without an ID, a terminal offers a list. An output is
     printed as the tool returned it, with control characters escaped; --raw leaves them as they are.
-    --lines counts lines as the shortened output in the window does. A message is searched for in
+    --lines counts lines as the shortened output in the window does. A message is looked up in
     all sessions, unless --session names one.
 
     \b

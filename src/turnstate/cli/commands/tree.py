@@ -30,7 +30,7 @@ def command(id: str | None, store: str, tenant: str, user: str | None, as_json: 
     time and the first words of the user there; ● marks the branch with the head. `turnstate show
     ID --branch N` shows what was said on one of them.
 
-    ID is an id, a title, a unique beginning of either, or `last`; without it, a terminal offers a
+    ID is an id, a title, a unique prefix of either, or `last`; without it, a terminal offers a
     list.
 
     \b

@@ -29,7 +29,7 @@ def command(
     """Report what the provider would reject: unanswered calls, orphaned results, empty texts and so on.
 
     FILE is a JSON document (a list of messages, or an object that contains one) or JSONL with one
-    conversation, or one message, per line; the default, or -, is standard input. Each violation is
+    conversation, or one message, per line; without it, or with -, standard input is read. Each violation is
     one line: the conversation (for JSONL), the message's index from 0, the rule, the id concerned,
     the reason. A stored conversation may end with any message; use --request to check one that is
     about to be sent. Fields that occur only in responses, like a usage, are violations. Fields that

@@ -37,9 +37,13 @@ RESULTS = ("delivered", "delayed", "parked", "dropped")
     "--interval", type=click.FloatRange(0.01), default=5.0, metavar="S", help="Seconds between polls."
 )
 @click.option(
-    "--timeout", type=click.FloatRange(0.01), default=TIMEOUT, metavar="S", help="Seconds for one delivery."
+    "--timeout",
+    type=click.FloatRange(0.01),
+    default=TIMEOUT,
+    metavar="S",
+    help="Maximum seconds for one delivery.",
 )
-@click.option("--parked", is_flag=True, help="List the parcels that failed for good, and why.")
+@click.option("--parked", is_flag=True, help="List the parcels that failed permanently, and why.")
 @click.option("--revive", metavar="ID", help=f"Retry this parked parcel, or {EVERYTHING} of them.")
 @json_option("Print one JSON object per parcel.")
 def command(
@@ -57,7 +61,7 @@ def command(
     When a session ends, and when a cut removes messages from a window, a parcel is added to the
     store's outbox. The worker reads the messages from the log and passes them to a memory engine.
     A failed delivery is retried with growing delays, and parked after eight attempts. Any number of
-    workers may run. SIGTERM or Ctrl-C stops after the current parcel; a second one stops at once.
+    workers may run. SIGTERM or Ctrl-C stops after the current parcel; a second one stops immediately.
 
     \b
     Engines:
