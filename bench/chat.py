@@ -15,7 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from turnstate import SessionManager
+from turnstate import Budget, SessionManager
+from turnstate.catalog import named
 
 from .session_messages import agent
 
@@ -40,7 +41,7 @@ def main() -> None:
     print(f"turnstate --help: {helped * 1000:.0f} ms; python -c pass: {bare * 1000:.0f} ms")
     with tempfile.TemporaryDirectory() as folder, ChatModel() as model:
         place = Path(folder)
-        asyncio.run(_fill(place))
+        asyncio.run(_fill(place, Budget.of(named(model.address.partition("@")[0]))))
         for length in LENGTHS:
             times = [_first_prompt(place, model.address, f"s{length}") for _ in range(STARTS)]
             print(f"first prompt, {length:,} messages: {statistics.median(times) * 1000:.0f} ms")
@@ -64,14 +65,15 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
 
 
-async def _fill(folder: Path) -> None:
-    """Create the sessions to resume."""
+async def _fill(folder: Path, budget: Budget) -> None:
+    """Create the sessions to resume, with the cut that the last request of a chat would have made."""
     async with SessionManager.open(f"sqlite:///{folder}/chat.db") as sessions:
         for length in LENGTHS:
             session = await sessions.create(id=f"s{length}", user="u", title=f"{length} messages")
             messages = agent(length)
             for at in range(0, length, 1_000):
                 await session.append(*messages[at : at + 1_000])
+            await session.window(budget)
 
 
 def _start(folder: Path, address: str, *arguments: str) -> Terminal:
