@@ -16,13 +16,14 @@ from typing import get_args
 import pytest
 
 from turnstate import Budget, Policy, SessionManager, Strategy
-from turnstate.agent import AgentEvent
+from turnstate.agent import AgentEvent, Limits
 from turnstate.chat.commands import COMMANDS
 from turnstate.checkpoints import CheckpointManager, SnapshotLimits
 from turnstate.config import AgentProfile
 from turnstate.config.table import SETTINGS as KEYS
 from turnstate.config.table import TABLES
 from turnstate.context import Reduction
+from turnstate.entry import Entry
 from turnstate.errors import InputError
 from turnstate.files import FILE_MODE
 from turnstate.memory import Worker
@@ -31,8 +32,9 @@ from turnstate.models import Retry
 from turnstate.session import Recall
 from turnstate.snapshots import Snapshots
 from turnstate.stores import STORES
-from turnstate.stores.postgres.server import SCHEMA, target
+from turnstate.stores.postgres.server import SCHEMA, PostgresTarget, target
 from turnstate.stores.redis.target import parsed
+from turnstate.stores.sqlite.target import commits_in_loop
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -93,6 +95,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "Recall": options(Recall),
     "BuiltinEngine": options(BuiltinEngine, without=["database"]),
     "Worker": options(Worker, without=["store", "engine"]),
+    "Limits": options(Limits),
     "Retry": options(Retry),
 }
 
@@ -130,7 +133,25 @@ def test_the_settings_page_has_every_option_of_a_url() -> None:
     )
     assert (server.schema, server.durability) == (SCHEMA, "fsync")
     assert server.dsn.endswith("?sslmode=require")
-    assert int(shown["sqlite", "mode"], 8) == FILE_MODE
+
+    assert {option for scheme, option in shown if scheme == "postgresql"} == {
+        *PostgresTarget._fields,
+        "others",
+    } - {"dsn", "shown"}
+
+    sqlite = {option: default for (scheme, option), default in shown.items() if scheme == "sqlite"}
+    with pytest.raises(InputError) as refused:
+        commits_in_loop("sqlite:///agent.db?other=1")
+    assert {*sqlite} == {*re.findall(r"\?(\w+)=", str(refused.value))} - {"other"}
+    assert int(sqlite["mode"], 8) == FILE_MODE
+
+
+def test_the_log_page_has_every_kind_of_entry() -> None:
+    section = (DOCS / "log.md").read_text("utf-8").partition("\n## Entries\n")[2]
+    lines = section.strip().partition("\n\n")[0].splitlines()[2:]
+    shown = [name for line in lines for name in re.findall(r"`(\w+)`", line.split(" | ")[0])]
+    kinds = {kind.__struct_config__.tag or "message" for kind in get_args(Entry)}
+    assert sorted(shown) == sorted(kinds | {"compaction"})  # a cut that the user asked for
 
 
 def test_the_settings_page_has_every_environment_variable_and_key() -> None:

@@ -99,7 +99,7 @@ TABLES = {
     "budget": "the tokens of a request: `window`, and `output` of them for the answer",
     "policy": "how windows are made: the options of `Policy`",
     "recall": "how much memory a session gets: the options of `Recall`",
-    "limits": "when a run of an agent ends: `rounds`, `repeats` and `tokens`",
+    "limits": "when a run of an agent ends: the options of `Limits`",
     "mcp": "`[mcp.NAME]`: servers that every agent gets",
     "hooks": "commands that run at the steps of every agent",
     "approve": "`[[approve]]`: rules for tools: `tool`, `decision` and perhaps `path`",
