@@ -76,7 +76,7 @@ class Batches(Generic[J]):
         self._waiting = deque[_Waiting[J]]()
         self._calls = self._sent = 0  # calls in flight, and the changes in them
         self._busy = set[Address]()  # sessions with changes in flight
-        self._tasks = set[asyncio.Task[None]]()
+        self._pending = set[asyncio.Future[Any]]()  # tasks of shared calls, and answers of lone calls
         self._gathering = False
         self._several = False  # the last call had several changes, so several callers may be about to append
 
@@ -95,8 +95,11 @@ class Batches(Generic[J]):
 
     async def close(self) -> None:
         """Wait until everything is answered."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._pending or self._waiting:
+            if self._pending:
+                await asyncio.wait(self._pending)
+            else:
+                await asyncio.sleep(0)  # a caller is gathering
 
     async def _gather(self, one: _Waiting[J]) -> None:
         """Let all tasks that are ready run, so that their appends are sent together."""
@@ -113,9 +116,12 @@ class Batches(Generic[J]):
     async def _lone(self, one: _Waiting[J]) -> Any:
         """Send the only waiting change in the task of its caller."""
         self._begin([one])
+        self._pending.add(one.answer)
         try:
             return await self._alone(one.job)
         finally:
+            self._pending.discard(one.answer)
+            one.settle(None)  # for `close`
             self._end([one])
 
     def _begin(self, batch: Sequence[_Waiting[J]]) -> None:
@@ -140,8 +146,8 @@ class Batches(Generic[J]):
                 return
             self._begin(batch)
             task = asyncio.get_running_loop().create_task(self._together(batch))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._pending.add(task)
+            task.add_done_callback(self._pending.discard)
 
     def _next(self) -> list[_Waiting[J]]:
         """Take the next changes whose sessions are not busy."""

@@ -151,6 +151,62 @@ def test_many_callers_and_the_server_work_at_the_same_time() -> None:
     assert under_way.count(CALLS) > len(sizes) / 4, under_way
 
 
+@pytest.mark.parametrize("several", [False, True], ids=["at once", "after gathering"])
+def test_closing_waits_for_a_call_in_the_task_of_its_caller(several: bool) -> None:
+    async def scene() -> None:
+        done, release = list[Job](), asyncio.Event()
+
+        async def alone(job: Job) -> Job:
+            await release.wait()
+            done.append(job)
+            return job
+
+        async def together(jobs: Sequence[Job]) -> list[Job]:
+            return [await alone(job) for job in jobs]
+
+        batches = Batches[Job](alone, together)
+        batches._several = several
+        at = Address("t", "0")
+        first = asyncio.create_task(batches.answer(at, (0, 0)))
+        await asyncio.sleep(0)  # begins the call, or gathers
+        closing = asyncio.create_task(batches.close())
+        second = asyncio.create_task(batches.answer(at, (0, 1)))  # waits for the first
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not closing.done()
+        release.set()
+        await asyncio.wait_for(closing, 60)
+        assert done == [(0, 0), (0, 1)]
+        assert await asyncio.gather(first, second) == done
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("broken"), asyncio.CancelledError()], ids=repr)
+def test_closing_ends_when_such_a_call_fails(error: BaseException) -> None:
+    async def scene() -> None:
+        release = asyncio.Event()
+
+        async def alone(_: Job) -> Job:
+            await release.wait()
+            raise error
+
+        async def together(jobs: Sequence[Job]) -> list[Job]:
+            return list(jobs)
+
+        batches = Batches[Job](alone, together)
+        caller = asyncio.create_task(batches.answer(Address("t", "0"), (0, 0)))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(batches.close())
+        await asyncio.sleep(0)
+        release.set()
+        await asyncio.wait_for(closing, 60)
+        with pytest.raises(type(error)):
+            await caller
+
+    asyncio.run(scene())
+
+
 def test_only_appends_that_are_small_share_a_call() -> None:
     at, small = Address("t", "s"), Record(id="a", kind="message", body=b"x")
     assert is_plain(Change(at=at, now=1, records=(small,)))
