@@ -6,6 +6,7 @@ summary if there is one. Everything else goes under one key, ``extension``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -18,6 +19,8 @@ from ..message import Message
 __all__ = ["ContextSnapshot", "snapshot"]
 
 VERSION: Literal["1.0"] = "1.0"
+
+_VERSION = re.compile(r"[0-9]+\.[0-9]+")
 
 
 class ContextSnapshot(Struct, frozen=True, kw_only=True):
@@ -48,10 +51,11 @@ class ContextSnapshot(Struct, frozen=True, kw_only=True):
         document = strict_json.read(data)
         if not isinstance(document, dict):
             raise InvalidPayload("a snapshot is an object", path="$")
-        if document.get("version") != VERSION:
-            raise NewerFormat(
-                f"snapshot version {document.get('version')!r:.40} is not {VERSION!r}", path="$.version"
-            )
+        version = _typed(document, "version", str)
+        if not _VERSION.fullmatch(version):
+            raise InvalidPayload(f"version {version!r:.40} is not of the form {VERSION!r}", path="$.version")
+        if version != VERSION:
+            raise NewerFormat(f"snapshot version {version!r:.40} is not {VERSION!r}", path="$.version")
         messages = _typed(document, "messages", list)
         return cls(
             timestamp=_typed(document, "timestamp", int),

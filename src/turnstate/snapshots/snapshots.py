@@ -173,10 +173,14 @@ def _refusal(session: str, passed_over: Iterable[SnapshotFile]) -> InputError:
     more = f"; and {len(passed) - _MAX_REASONS} more" if len(passed) > _MAX_REASONS else ""
     reasons = f"none of {len(passed)} snapshots of session {session!r:.80} can be used ({shown}{more})"
     if "newer" in states:
-        return NewerFormat(f"{reasons}; update Turnstate to read the newer")
+        return NewerFormat(f"{reasons}; update Turnstate to read the newer ones")
     if "foreign" in states:
-        return ForeignSnapshot(f"{reasons}; restore with trust to load what others wrote", passed_over=passed)
-    return DamagedSnapshot(f"{reasons}; the files were left in place", passed_over=passed)
+        return ForeignSnapshot(
+            f"{reasons}; pass trust=True to load snapshots that others wrote", passed_over=passed
+        )
+    renamed = sum(found.path.name.endswith(DAMAGED) for found in passed)
+    files = f"{renamed} of the files were renamed to *{DAMAGED}" if renamed else "the files were left in place"
+    return DamagedSnapshot(f"{reasons}; {files}", passed_over=passed)
 
 
 FOLDER = SNAPSHOT_FOLDER

@@ -10,7 +10,7 @@ from scripts import Letters, talk
 
 from turnstate import Message
 from turnstate.context import Budget, ContextSnapshot, StateManager
-from turnstate.errors import InputError
+from turnstate.errors import InputError, InvalidPayload, NewerFormat
 
 MANAGER = StateManager(Letters())
 
@@ -57,6 +57,19 @@ def test_what_is_not_a_snapshot_is_refused_with_its_path(change: dict[str, objec
     with pytest.raises(InputError) as caught:
         ContextSnapshot.from_json(json.dumps(document))
     assert caught.value.path.startswith(f"$.{next(iter(change))}")
+
+
+@pytest.mark.req("H1")
+@each("version", [None, 1, True, "", "latest", "1", "1.0.0", "1.0\n", "\u0661.\u0660"])
+def test_a_version_that_is_none_is_not_a_newer_one(version: object) -> None:
+    document = json.loads(MANAGER.snapshot([Message.user("hi")]).to_json()) | {"version": version}
+    if version is None:
+        del document["version"]
+    with pytest.raises(InvalidPayload, match="version") as caught:
+        ContextSnapshot.from_json(json.dumps(document))
+    assert caught.value.path == "$.version"
+    with pytest.raises(NewerFormat, match=r"snapshot version '2\.10' is not '1\.0'"):
+        ContextSnapshot.from_json(json.dumps(document | {"version": "2.10"}))
 
 
 @each("text", ["[]", "5", "{", '{"version": "1.0"}'])

@@ -86,7 +86,7 @@ def test_a_forger_who_knows_the_layout_does_not_know_the_key() -> None:
 @pytest.mark.req("H4")
 def test_a_snapshot_of_one_session_is_foreign_to_another() -> None:
     verdict = opened(DATA, session="s2")
-    assert (verdict.state, verdict.reason) == ("foreign", "it is of session 's1'")
+    assert (verdict.state, verdict.reason) == ("foreign", "it belongs to session 's1'")
 
 
 @pytest.mark.req("H4")
@@ -108,6 +108,13 @@ def test_a_newer_version_is_neither_damaged_nor_read(key: SigningKey) -> None:
     verdict = opened(seal.sealed(Newer(**fields), session="s1", key=key))
     assert (verdict.state, verdict.snapshot) == ("newer", None)
     assert "update Turnstate" in verdict.reason
+
+
+@pytest.mark.req("H3")
+def test_json_without_a_version_is_no_snapshot_of_a_newer_turnstate() -> None:
+    verdict = opened(b'{"messages": []}')
+    assert (verdict.state, verdict.snapshot) == ("damaged", None)
+    assert "it is not a snapshot" in verdict.reason
 
 
 def test_a_seal_that_was_there_is_replaced() -> None:

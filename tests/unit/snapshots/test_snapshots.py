@@ -212,7 +212,9 @@ def test_where_all_are_damaged_the_user_is_told_and_can_go_on(tmp_path: Path) ->
     kept = keeper(tmp_path)
     for number in range(3):
         kept.write(SESSION, snapshot(number)).write_bytes(b"")
-    with pytest.raises(DamagedSnapshot, match="none of 3 snapshots") as caught:
+    with pytest.raises(
+        DamagedSnapshot, match=r"none of 3 snapshots .*; 3 of the files were renamed to \*\.damaged$"
+    ) as caught:
         kept.restore(SESSION)
     assert [found.state for found in caught.value.passed_over] == ["damaged"] * 3
     assert kept.restore(SESSION) is None
@@ -306,7 +308,7 @@ def test_a_document_of_any_writer_can_be_loaded_explicitly(tmp_path: Path) -> No
     kept = keeper(tmp_path)
     session_folder(kept).mkdir(parents=True)
     (session_folder(kept) / "snapshot.json").write_bytes(snapshot(3).to_json())
-    with pytest.raises(ForeignSnapshot):
+    with pytest.raises(ForeignSnapshot, match="; pass trust=True to load snapshots that others wrote$"):
         kept.restore(SESSION)
     restored = kept.restore(SESSION, trust=True)
     assert restored is not None
@@ -353,7 +355,7 @@ def test_a_snapshot_that_was_moved_to_another_session_is_not_loaded(tmp_path: Pa
     kept = keeper(tmp_path)
     path = kept.write("a", snapshot(1))
     kept.write("b", snapshot(2)).write_bytes(path.read_bytes())
-    with pytest.raises(ForeignSnapshot, match="it is of session 'a'"):
+    with pytest.raises(ForeignSnapshot, match="it belongs to session 'a'"):
         kept.restore("b")
 
 
@@ -375,7 +377,7 @@ def test_one_of_a_newer_turnstate_is_left_untouched(tmp_path: Path) -> None:
     session_folder(kept).mkdir(parents=True)
     newer = session_folder(kept) / "newer.json"
     newer.write_bytes(snapshot().to_json().replace(b'"1.0"', b'"2.0"'))
-    with pytest.raises(NewerFormat, match="update Turnstate"):
+    with pytest.raises(NewerFormat, match="update Turnstate to read the newer ones"):
         kept.restore(SESSION, trust=True)
     assert [found.state for found in kept.list(SESSION)] == ["newer"]
 
