@@ -147,7 +147,8 @@ class State:
         found = folded.values.get((entry.namespace, entry.key))
         if (found.version if found else None) != expected:
             raise Conflict(
-                f"{_shown(entry)} is not at version {expected!r:.60} any more; read it again and decide anew",
+                f"{_shown(entry)} is not at version {expected!r:.60} any more; "
+                "read it again and decide again",
                 version=writer.row.version,
                 head=folded.head,
             )

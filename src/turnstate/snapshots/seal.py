@@ -89,7 +89,8 @@ def _whole(check: SealCheck, *, session: str) -> SealCheck:
     snapshot = replace(check.snapshot, extension=_without_seal(check.snapshot))
     written_for = check.snapshot.extension[_SEAL]["session"] if check.state == "own" else session
     if written_for != session:
-        return SealCheck(state="foreign", reason=f"it belongs to session {written_for!r:.80}", snapshot=snapshot)
+        reason = f"it belongs to session {written_for!r:.80}"
+        return SealCheck(state="foreign", reason=reason, snapshot=snapshot)
     return replace(check, snapshot=snapshot)
 
 

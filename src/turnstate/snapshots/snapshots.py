@@ -179,8 +179,8 @@ def _refusal(session: str, passed_over: Iterable[SnapshotFile]) -> InputError:
             f"{reasons}; pass trust=True to load snapshots that others wrote", passed_over=passed
         )
     renamed = sum(found.path.name.endswith(DAMAGED) for found in passed)
-    files = f"{renamed} of the files were renamed to *{DAMAGED}" if renamed else "the files were left in place"
-    return DamagedSnapshot(f"{reasons}; {files}", passed_over=passed)
+    kept = f"{renamed} of the files were renamed to *{DAMAGED}" if renamed else "the files were left in place"
+    return DamagedSnapshot(f"{reasons}; {kept}", passed_over=passed)
 
 
 FOLDER = SNAPSHOT_FOLDER

@@ -308,7 +308,7 @@ def test_a_document_of_any_writer_can_be_loaded_explicitly(tmp_path: Path) -> No
     kept = keeper(tmp_path)
     session_folder(kept).mkdir(parents=True)
     (session_folder(kept) / "snapshot.json").write_bytes(snapshot(3).to_json())
-    with pytest.raises(ForeignSnapshot, match="; pass trust=True to load snapshots that others wrote$"):
+    with pytest.raises(ForeignSnapshot, match=r"; pass trust=True to load snapshots that others wrote$"):
         kept.restore(SESSION)
     restored = kept.restore(SESSION, trust=True)
     assert restored is not None
