@@ -395,7 +395,7 @@ def test_the_pages_that_a_merge_of_the_index_frees_are_given_back(
     written(path, 2_000)
     run(path, found)
     (before, free), (after, left) = run(path, merge)
-    assert free > search.LEAST_FREE + before // search.MOST_FREE
+    assert free > search.LEAST_FREE + before // search.PAGES_PER_FREE
     assert (after, left) == (before - free, 0)
     assert run(path, found) == newest_first(2_000)
 

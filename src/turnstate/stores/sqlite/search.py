@@ -44,8 +44,8 @@ STEP_BYTES = 1_000_000
 MOST_BEHIND = 10_000
 """Entries that a search waits to see indexed; if more are missing, it reads them instead."""
 
-LEAST_FREE, MOST_FREE = 16, 32
-"""Free pages are kept for later writes while there are at most `LEAST_FREE`, or one in `MOST_FREE` pages."""
+LEAST_FREE, PAGES_PER_FREE = 16, 32
+"""Free pages are kept for later writes: up to `LEAST_FREE`, or one in `PAGES_PER_FREE` if that is more."""
 
 GIVEN_BACK = 256
 """Free pages to give back at a time, which takes one or two milliseconds."""
@@ -99,7 +99,7 @@ def index_some(db: apsw.Connection) -> bool:
 def _give_back(db: apsw.Connection) -> None:
     """Return free pages to the file system if there are many: merging the index frees as many as it read."""
     free, pages = db.pragma("freelist_count"), db.pragma("page_count")
-    if free > max(LEAST_FREE, pages // MOST_FREE):
+    if free > max(LEAST_FREE, pages // PAGES_PER_FREE):
         db.execute(f"PRAGMA incremental_vacuum({min(free, GIVEN_BACK)})").fetchall()
 
 
