@@ -23,13 +23,13 @@ from store_operations import ADDRESSES, PARCELS, Operation, Run, sequence
 from thoroughness import runs
 from valkey_server import fresh_cluster, fresh_server
 
-from turnstate.errors import NotFound, TurnstateError
+from turnstate.errors import AlreadyExists, Busy, NotFound, TurnstateError
 from turnstate.stores import connect, postgres, redis
 from turnstate.stores.memory import MemoryStore
 from turnstate.stores.port import Store
 from turnstate.stores.postgres.server import target
 from turnstate.stores.values import Address, SessionRow
-from turnstate.testing.contract.scenes import dump
+from turnstate.testing.contract.scenes import HERE, NOW, change, dump, message, session
 
 UNSEEN = (  # not by one client that takes turns
     ComparesAndThenSets,
@@ -182,6 +182,39 @@ def test_redis_and_memory_answer_alike(
 
 
 REFUSALS = "NotFound EpochEnded KeyReused Fenced Busy Conflict AlreadyExists InputError".split()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres", "redis"])
+def test_all_stores_refuse_in_the_same_words(kind: str, tmp_path: Path) -> None:
+    async def scene(store: Store) -> None:
+        taken = f"session {HERE.session} already has an entry first"
+        with pytest.raises(AlreadyExists, match=taken):
+            await store.create(session(), [message("first"), message("first")])
+        await store.create(session(), [message("first")])
+        with pytest.raises(AlreadyExists, match=taken):
+            await store.commit(change(message("first")))
+        await store.acquire(HERE, holder="w1", until=NOW + 2_500, now=NOW)
+        leased = (
+            rf"session {HERE.session} is leased by w1 for 1\.5 s more; wait, or take over when it expires"
+        )
+        with pytest.raises(Busy, match=leased):
+            await store.acquire(HERE, holder="w2", until=NOW + 9_000, now=NOW + 1_000)
+        with pytest.raises(Busy, match=leased):
+            await store.commit(change(message("second"), now=NOW + 1_000))
+
+    async def run(url: str) -> None:
+        store = await connect(url)
+        try:
+            await scene(store)
+        finally:
+            await store.close()
+
+    if kind == "postgres":
+        with fresh_url() as url:
+            asyncio.run(run(url))
+    else:
+        urls = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path / 'agent.db'}"}
+        asyncio.run(run(urls.get(kind) or fresh_server()))
 
 
 @pytest.mark.parametrize(

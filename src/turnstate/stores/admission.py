@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from ..errors import Busy, Conflict, EpochEnded, Fenced, KeyReused
 from .values import Change, Receipt, SessionRow
 
-__all__ = ["KEY_LIFE", "KnownKey", "admitted", "advanced", "appended", "check_meta"]
+__all__ = ["KEY_LIFE", "KnownKey", "admitted", "advanced", "appended", "busy", "check_meta"]
 
 KEY_LIFE = 7 * 24 * 3600 * 1000
 """Milliseconds for which an idempotency key is remembered."""
@@ -74,11 +74,19 @@ def check_meta(row: SessionRow, expected: dict[str, Any] | None) -> None:
     """Raise `Conflict` if the metadata of a session differs from what is expected."""
     if expected is not None and row.meta != expected:
         raise Conflict(
-            f"the metadata of session {row.id} has changed since it was read; read it again and decide anew",
+            f"the metadata of session {row.id} has changed since it was read; read it again and decide again",
             version=row.version,
             head=row.head,
             total=row.total,
         )
+
+
+def busy(session: str, holder: str, left: int) -> Busy:
+    """Return the error for a session that another worker has leased for some more milliseconds."""
+    return Busy(
+        f"session {session} is leased by {holder or 'another worker'} for {max(left, 0) / 1000:.1f} s more; "
+        "wait, or take over when it expires"
+    )
 
 
 def _check_epoch(row: SessionRow, change: Change) -> None:
@@ -98,10 +106,7 @@ def _check_fence(row: SessionRow, change: Change) -> None:
         return
     live = row.lease_until > change.now
     if change.fence is None and live:
-        raise Busy(
-            f"session {row.id} is leased by {row.holder or 'another worker'} for "
-            f"{(row.lease_until - change.now) / 1000:.1f} s more; wait, or take over when it expires"
-        )
+        raise busy(row.id, row.holder, row.lease_until - change.now)
     if change.fence is not None and change.fence != row.fence:
         raise Fenced(
             f"session {row.id}: the lease with fence {change.fence} was taken over (fence {row.fence}); "

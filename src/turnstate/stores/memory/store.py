@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import structs
 
-from ...errors import AlreadyExists, Busy, Fenced, InputError, NotFound
+from ...errors import AlreadyExists, Fenced, InputError, NotFound
 from ...tokens.cost import INLINE, off_loop
-from ..admission import admitted, advanced, check_meta
+from ..admission import admitted, advanced, busy, check_meta
 from ..values import (
     MESSAGE,
     Address,
@@ -339,7 +339,7 @@ class MemoryStore:
         with self._state.lock:
             kept = self._state.kept(at)
             if kept.row.lease_until > now:
-                raise Busy(f"session {at.session} is leased by {kept.row.holder or 'another worker'}")
+                raise busy(at.session, kept.row.holder, kept.row.lease_until - now)
             fence = kept.row.fence + 1
             kept.row = structs.replace(kept.row, fence=fence, lease_until=until, holder=holder)
             return Lease(fence=fence, until=until)

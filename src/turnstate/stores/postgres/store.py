@@ -1,4 +1,4 @@
-"""The PostgreSQL store: one database, any number of machines, and no acknowledged write is ever lost.
+"""The PostgreSQL store: one database, any number of machines, and writes as durable as the server.
 
 `PostgresStore` implements all six ports; a write is one statement, and so one round trip. `log` builds the
 arguments of a change to the log, and the error if it is refused.
@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from ...errors import AlreadyExists, Busy, Fenced, NotFound
+from ...errors import AlreadyExists, Fenced, NotFound
 from ...tokens.cost import INLINE, off_loop
-from ..admission import check_meta
+from ..admission import busy, check_meta
 from ..ahead import FIRST, NEWEST, NEWEST_BYTES, Ahead
 from ..values import (
     Address,
@@ -178,7 +178,7 @@ class PostgresStore:
             ((made,),) = await self._connections.write("create", **columns)
         except AlreadyExists:
             taken = repeated_id(records)
-            raise AlreadyExists(f"session {row.id} would have two entries {taken}") from None
+            raise AlreadyExists(f"session {row.id} already has an entry {taken}") from None
         if not made:
             raise AlreadyExists(f"session {row.id} already exists")
         self._indexer.written()
@@ -289,7 +289,7 @@ class PostgresStore:
         for (fence,) in await self._connections.write("acquire", **at._asdict(), **given):
             return Lease(fence=fence, until=until)
         row = await self.get(at)
-        raise Busy(f"session {at.session} is leased by {row.holder or 'another worker'}")
+        raise busy(at.session, row.holder, row.lease_until - now)
 
     async def renew(self, at: Address, lease: Lease, *, until: int) -> Lease:
         """Extend a lease, or raise `Fenced` if another worker took over."""

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from ...errors import Busy, Fenced
+from ...errors import Fenced
 from ...tokens.cost import INLINE, off_loop
-from ..admission import check_meta
+from ..admission import busy, check_meta
 from ..ahead import Ahead
 from ..values import (
     Address,
@@ -336,8 +336,7 @@ class RedisStore:
         """Acquire the lease with a higher fence than ever before, or raise `Busy` while another is live."""
         answer = await self._lease(at, b"acquire", text(holder), _time(until), _time(now), b"")
         if answer[0] == b"busy":
-            whose = answer[1].decode(errors="replace") or "another worker"
-            raise Busy(f"session {at.session} is leased by {whose}")
+            raise busy(at.session, answer[1].decode(errors="replace"), int(answer[2]) - now)
         if answer[0] != b"held":
             raise refusal(at, answer)
         return Lease(fence=int(answer[1]), until=until)

@@ -62,15 +62,17 @@ DELETION_OVERHEAD = 256_000
 _DROPS = ("words", "entries", "damaged", "branches", "keys", "tags", "parcels", "session")
 
 
-def add_entries(db: apsw.Connection, key: int, head: Position, total: int, records: Sequence[Record]) -> None:
-    """Write entries after a position."""
+def add_entries(
+    db: apsw.Connection, key: int, session: str, head: Position, total: int, records: Sequence[Record]
+) -> None:
+    """Write entries after a position of a session; ``key`` is its number, ``session`` its id."""
     seq = head.seq
     for record in records:
         seq, total = seq + 1, total + record.tokens
         try:
             db.execute(SQL["add_entry"], entry_values(key, head.branch, seq, total, record))
         except apsw.ConstraintError:
-            raise AlreadyExists(f"the session already has an entry {record.id}") from None
+            raise AlreadyExists(f"session {session} already has an entry {record.id}") from None
 
 
 class Heads:
@@ -203,7 +205,7 @@ def commit(db: apsw.Connection, change: Change) -> Receipt:
     if repeated := admitted(row, change, _known_key(db, key, change)):
         return repeated
     head, total = _target(db, key, row, change)
-    add_entries(db, key, head, total, change.records)
+    add_entries(db, key, row.id, head, total, change.records)
     after = advanced(row, change, branch=head.branch, seq=head.seq, total=total)
     if head.branch != row.branch:
         db.execute(SQL["leave_branch"], {"key": key, "branch": row.branch, "seq": row.seq})

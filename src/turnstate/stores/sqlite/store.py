@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 import apsw
 from msgspec import structs
 
-from ...errors import AlreadyExists, Busy, Fenced, NotFound, StoreError, StoreUnavailable
+from ...errors import AlreadyExists, Fenced, NotFound, StoreError, StoreUnavailable
 from ...files import FILE_MODE
-from ..admission import check_meta
+from ..admission import busy, check_meta
 from ..port import SMALL, Reads
 from ..values import (
     Address,
@@ -201,7 +201,7 @@ class SqliteStore:
             root = {"key": key, "id": 1, "parent": None, "fork_seq": 0, "created": row.created}
             db.execute(SQL["add_branch"], root | {"name": "", "operation": "create", "former": None})
             _set_tags(db, key, tags)
-            changes.add_entries(db, key, Position(1, 0), 0, records)
+            changes.add_entries(db, key, row.id, Position(1, 0), 0, records)
             return made
 
         return await self._writer.run(create)
@@ -334,7 +334,7 @@ class SqliteStore:
         def acquire(db: apsw.Connection) -> Lease:
             key, row = session_row(db, at)
             if row.lease_until > now:
-                raise Busy(f"session {at.session} is leased by {row.holder or 'another worker'}")
+                raise busy(at.session, row.holder, row.lease_until - now)
             lease = Lease(fence=row.fence + 1, until=until)
             _set_lease(db, key, lease, holder)
             return lease

@@ -11,7 +11,7 @@ if not tonumber(kept[1]) or not tonumber(kept[2]) then
 end
 if deed == 'acquire' then
   if tonumber(kept[2]) > tonumber(now) then
-    return {'busy', kept[3] or ''}
+    return {'busy', kept[3] or '', int(tonumber(kept[2]))}
   end
   fence = int(kept[1] + 1)
   call('HSET', ROW, 'fence', fence, 'lease_until', until_, 'holder', holder)
