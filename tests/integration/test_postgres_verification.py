@@ -142,10 +142,10 @@ DAMAGE: list[tuple[str, str, str]] = [
         "no branch",
         "",
     ),
-    (f"UPDATE ~branch SET parent = 7 WHERE id = 2 AND {OF_LONG}", "which cannot be", ""),
-    (f"UPDATE ~branch SET parent = 3 WHERE id = 3 AND {OF_LONG}", "which cannot be", ""),
-    (f"UPDATE ~branch SET fork_seq = 2 WHERE id = 3 AND {OF_LONG}", "which cannot be", ""),
-    (f"UPDATE ~branch SET former = 9 WHERE id = 3 AND {OF_LONG}", "which is not there", ""),
+    (f"UPDATE ~branch SET parent = 7 WHERE id = 2 AND {OF_LONG}", "which is impossible", ""),
+    (f"UPDATE ~branch SET parent = 3 WHERE id = 3 AND {OF_LONG}", "which is impossible", ""),
+    (f"UPDATE ~branch SET fork_seq = 2 WHERE id = 3 AND {OF_LONG}", "which is impossible", ""),
+    (f"UPDATE ~branch SET former = 9 WHERE id = 3 AND {OF_LONG}", "which does not exist", ""),
     ("UPDATE ~session SET seq = 3 WHERE id = 'long'", "its head is entry 3", ""),
     ("UPDATE ~session SET branch = 2 WHERE id = 'long'", "its head is entry 7 of branch 2", ""),
     ("UPDATE ~session SET total = 0 WHERE id = 'long'", "at 0 tokens", ""),
@@ -153,8 +153,8 @@ DAMAGE: list[tuple[str, str, str]] = [
     ("UPDATE ~session SET meta = '[' WHERE id = 'long'", "its meta is not a JSON object", ""),
     ("UPDATE ~session SET marks = 'x' WHERE id = 'long'", "its marks for search are wrong", ""),
     ("UPDATE ~key SET last = 99", "the key 'k' was answered with entry 99", ""),
-    ("DELETE FROM ~session WHERE id = 'short'", "which is not there", ""),
-    ("UPDATE ~outbox SET session = 'gone'", "a parcel waits for a session that is not there", "p"),
+    ("DELETE FROM ~session WHERE id = 'short'", "which does not exist", ""),
+    ("UPDATE ~outbox SET session = 'gone'", "a parcel waits for a session that does not exist", "p"),
 ]
 
 

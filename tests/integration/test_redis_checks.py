@@ -100,7 +100,7 @@ DAMAGE: list[tuple[str, Damage, str, int]] = [
     ("an id that leads elsewhere", lambda: asked("HSET", key(b"id"), "m2", "1:5"), "by its id", 3),
     ("an id of nothing", lambda: asked("HSET", key(b"id"), "ghost", "1:99"), "an id belongs to", 0),
     ("a kind that is not listed", lambda: asked("DEL", key(b"own")), "by its kind", 1),
-    ("words that are not listed", lambda: asked("ZREM", INDEX, words_member()), "by its words", 3),
+    ("words that are not listed", lambda: asked("ZREM", INDEX, words_member()), "missing from the feed", 3),
     ("a title that is no text", lambda: asked("HSET", key(b"row"), "title", b"\xff"), "title cannot", 0),
     (
         "a counter that is none",
@@ -157,14 +157,14 @@ DAMAGE: list[tuple[str, Damage, str, int]] = [
     ("a session that is not listed", lambda: asked("ZREM", INDEX, listed(b"d")), "list of sessions", 0),
     ("a user's that is not listed", lambda: asked("ZREM", INDEX, listed(b"u")), "list of sessions", 0),
     ("an expiry that is not listed", lambda: asked("ZREM", INDEX, listed(b"e")), "list of sessions", 0),
-    ("a member of no list", lambda: asked("ZADD", INDEX, 0, "?"), "names what is not there", 0),
-    ("a list with a ghost", lambda: asked("ZADD", INDEX, 0, listed(b"d") + b"ghost"), "not there", 0),
+    ("a member of no list", lambda: asked("ZADD", INDEX, 0, "?"), "names something that does not exist", 0),
+    ("a list with a ghost", lambda: asked("ZADD", INDEX, 0, listed(b"d") + b"ghost"), "does not exist", 0),
     ("an old expiry", lambda: asked("ZADD", INDEX, 0, listed(b"e").replace(b"0000005", b"0000009")), "", 0),
-    ("words of a ghost", lambda: asked("ZADD", INDEX, 0, words_member() + b"x"), "not there", 0),
+    ("words of a ghost", lambda: asked("ZADD", INDEX, 0, words_member() + b"x"), "does not exist", 0),
     ("a parcel without a state", lambda: asked("HDEL", PARCELS, "ss1 p1"), "parcel", 0),
     ("a parcel that is none", lambda: asked("HSET", PARCELS, "bs1 p1", "?"), "parcel cannot be read", 0),
-    ("a parcel in no list", lambda: asked("ZREM", INDEX, listed(b"o")), "parcel is in no list", 0),
-    ("a row that is gone", lambda: asked("DEL", key(b"row")), "of a session that is not there", 0),
+    ("a parcel in no list", lambda: asked("ZREM", INDEX, listed(b"o")), "parcel is missing from a list", 0),
+    ("a row that is gone", lambda: asked("DEL", key(b"row")), "of a session that does not exist", 0),
 ]
 
 

@@ -248,7 +248,7 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
         if self.fork is not None and self.select is not None:
             raise InputError("a change creates a branch or selects one, not both")
         if self.next_epoch and self.end is not None:
-            raise InputError("a change begins the next epoch or ends this one for good, not both")
+            raise InputError("a change begins the next epoch or ends this one without a next one, not both")
 
     @property
     def moves_path(self) -> bool:

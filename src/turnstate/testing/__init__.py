@@ -5,7 +5,7 @@
 ``FixedClock`` is a clock that a test moves.
 ``StoreContract`` tests what every store promises: subclass it, define ``connect``, and run pytest.
 ``MemoryContract`` does the same for memory engines.
-Nothing here needs a package that Turnstate itself does not need, and nothing reads a clock.
+Nothing here needs a package that Turnstate itself does not need. The generators and doubles read no clock.
 """
 
 from __future__ import annotations

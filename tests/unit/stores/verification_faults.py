@@ -87,7 +87,7 @@ MENDED = {
     "a session": ("DELETE FROM session WHERE key = 1", "10 rows of `entry` belong to session number 1"),
     "a session with parcels": (
         "DELETE FROM session WHERE key = 2",
-        "a parcel waits for a session that is not there",
+        "a parcel waits for a session that does not exist",
     ),
     "a parcel's text": (
         "UPDATE outbox SET error = CAST(x'ff' AS TEXT)",

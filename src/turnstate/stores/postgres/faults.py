@@ -73,7 +73,7 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[StoreError], str]] = [
     (
         (asyncpg.LockNotAvailableError,),
         StoreUnavailable,
-        "{shown}: another process holds a lock for too long; nothing was written, try again",
+        "{shown}: another process has held a lock for too long; nothing was written, try again",
     ),
     (
         (asyncpg.QueryCanceledError,),
@@ -125,7 +125,7 @@ def _broken(error: Exception, shown: str, *, unknown: bool) -> str:
         return f"{shown}: {why}; try again"
     return (
         f"{shown}: {why} before the answer arrived, so it is unknown whether this was written; "
-        "read what is there, or send the same request again under its key"
+        "retry with the same key, or read the session to find out"
     )
 
 

@@ -99,7 +99,8 @@ def _failed_check(change: Change, answer: Any) -> Exception:
     except SessionError as error:
         return error
     return StoreError(
-        f"the server refused a change of session {change.at.session} without a reason; report this as a bug"
+        f"the server refused a change of session {change.at.session} without giving a reason; "
+        "report this as a bug"
     )
 
 

@@ -69,7 +69,10 @@ _KINDS: list[tuple[type[Exception], str]] = [
         exceptions.OutOfMemoryError,
         "the memory of {name} is full (maxmemory); nothing was written: raise maxmemory or remove sessions",
     ),
-    (exceptions.ClusterError, "the Cluster at {name} is down or misses slots; nothing was done, try again"),
+    (
+        exceptions.ClusterError,
+        "the Cluster at {name} is down or does not cover all slots; nothing was done, try again",
+    ),
     (exceptions.MaxConnectionsError, "{name} has too many connections; nothing was done, try again"),
     (exceptions.TryAgainError, "keys of {name} are being moved to another node; nothing was done, try again"),
     (exceptions.MovedError, "{name} is a node of a Cluster; write redis+cluster:// in the URL"),
@@ -141,6 +144,6 @@ def _lost(error: Exception, name: str, *, asked: bool) -> StoreUnavailable:
     if not asked or never_sent(error):
         return StoreUnavailable(f"{name} cannot be reached ({why}); check address and network")
     return AnswerLost(
-        f"the answer of {name} was lost ({why}), so it is unknown whether the change was applied: "
-        "repeat it under the same key, or read what is there"
+        f"the answer of {name} was lost ({why}), so it is unknown whether the change was applied; "
+        "retry with the same key, or read the session to find out"
     )

@@ -83,7 +83,7 @@ async def commit(server: Server, appends: PipelinedAppends, losses: LossDetector
         row = session(change.at, answer[1])
         admitted(row, change, known_key(answer[2]) if answer[2] else None)
         raise StoreError(
-            f"the server refused a change of session {row.id} for no reason; report this as a bug"
+            f"the server refused a change of session {row.id} without giving a reason; report this as a bug"
         )
     raise refusal(change.at, answer)
 

@@ -101,7 +101,7 @@ async def _inspect_key(
         yield Finding(
             tenant=at.tenant,
             session=at.session,
-            fault=f"`{kind.decode()}` of a session that is not there",
+            fault=f"`{kind.decode()}` of a session that does not exist",
             done=f"it is set aside as {keys[-1].decode(errors='replace')!r}" if repair else "",
         )
 
@@ -199,7 +199,7 @@ def _inspect_page(case: Inspection, stretch: Stretch, view: SessionView) -> Chec
     words = [(line, member) for line in readable for member in word_members(case.at, user, line)]
     for kind, members, fault in (
         (b"own", kinds, "it is not found by its kind"),
-        (b"index", words, "it is not found by its words"),
+        (b"index", words, "it is missing from the feed or from search"),
     ):
         for n in (yield Statement("missing", {"kind": kind, "members": [member for _, member in members]})):
             _relist(case, members[n][0], fault, (b"ZADD", kind, b"0", members[n][1]))
@@ -238,7 +238,7 @@ def _inspect_ids(case: Inspection) -> Check[None]:
     for id, place in (yield from asked("hash", kind=b"id")) if ids > entries else ():
         line = yield from asked("line", place=place)
         if [one.id for one in line] != [id]:
-            fault, shown = "an id belongs to an entry that is not there", id.decode(errors="replace")
+            fault, shown = "an id belongs to an entry that does not exist", id.decode(errors="replace")
             if case.found(fault, done="it is set aside", id=shown):
                 edits = [(b"HSET", b"aside", b"id " + id, place), (b"HDEL", b"id", id)]
                 case.mend("edit", edits=edits)

@@ -55,7 +55,8 @@ async def _inspect_index(case: BucketInspection, bucket: int) -> AsyncIterator[F
                 continue  # being removed, and swept from the lists
             if await case.server.ask("ZSCORE", index_key(bucket), member) is not None:
                 edits: list[Edit] = [(b"ZREM", b"index", member)]
-                yield await case.found("a list names what is not there", done="removed", edits=edits)
+                fault = "a list names something that does not exist"
+                yield await case.found(fault, done="removed", edits=edits)
 
 
 async def _stale(case: BucketInspection, bucket: int, members: Sequence[bytes]) -> list[bytes]:
@@ -166,7 +167,7 @@ async def _inspect_parcel(
     case.at = Address(one.tenant, one.session)
     if not await case.server.ask("EXISTS", session_key(case.at, b"row")):
         if await _is_unchanged(case, bucket, name, packed, state):
-            fault = "a parcel waits for a session that is not there"
+            fault = "a parcel waits for a session that does not exist"
             yield await case.found(fault, done="it is set aside", edits=aside, id=shown)
         return
     when, tenant = moment(one.due) + name, named(one.tenant)
@@ -176,7 +177,7 @@ async def _inspect_parcel(
     missing = await case.server.run(script("missing"), [index_key(bucket)], members, twice=True)
     if missing and await _is_unchanged(case, bucket, name, packed, state):
         edits: list[Edit] = [(b"ZADD", b"index", b"0", members[n]) for n in missing]
-        yield await case.found("a parcel is in no list", done="listed again", edits=edits, id=shown)
+        yield await case.found("a parcel is missing from a list", done="listed again", edits=edits, id=shown)
 
 
 async def _is_unchanged(case: BucketInspection, bucket: int, name: bytes, *seen: bytes | None) -> bool:

@@ -50,10 +50,18 @@ _MEANINGS: list[tuple[type[apsw.Error], type[StoreError], str]] = [
     (
         apsw.PermissionsError,
         StoreUnavailable,
-        "{path} must not be opened by this user; check its permissions",
+        "this user is not allowed to open {path}; check its permissions",
     ),
-    (apsw.BusyError, StoreUnavailable, "{path} is locked by another process for too long; try again"),
-    (apsw.LockedError, StoreUnavailable, "{path} is locked by another process for too long; try again"),
+    (
+        apsw.BusyError,
+        StoreUnavailable,
+        "{path} has been locked by another process for too long; try again",
+    ),
+    (
+        apsw.LockedError,
+        StoreUnavailable,
+        "{path} has been locked by another process for too long; try again",
+    ),
     (apsw.IOError, StoreUnavailable, "{path} cannot be read or written ({error}); nothing was acknowledged"),
 ]
 

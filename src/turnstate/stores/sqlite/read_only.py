@@ -106,7 +106,7 @@ class FrozenReaders(Readers):
                 continue
             if self._is_unchanged(before):
                 return result
-        raise StoreUnavailable(f"{self._path} is being written by another process all the time; try again")
+        raise StoreUnavailable(f"{self._path} is constantly being written by another process; try again")
 
     def _is_unchanged(self, before: FileStamp) -> bool:
         return getattr(self._local, "stamp", None) is None or _stamp(self._path) == before

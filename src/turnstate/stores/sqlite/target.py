@@ -44,7 +44,7 @@ def _options(url: str) -> dict[str, str]:
         raise InputError(
             f"?{query:.40} in the URL of an SQLite store is not understood; write "
             f"?mode={' or ?mode='.join(_MODES)}, "
-            "the mode of a new file, which never lets everybody read it, or ?commit=thread"
+            "the mode of a new file, which is never world-readable, or ?commit=thread"
         )
     return options
 

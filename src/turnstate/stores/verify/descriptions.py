@@ -62,7 +62,7 @@ def parsed(data: bytes, kind: Any) -> Any:
 def inspect_keys(case: Inspection, session: int) -> Check[None]:
     """Check that the receipts under a session's keys name entries that exist."""
     for name, branch, last in (yield from asked("stray_keys", key=session, limit=MAX_SET_ASIDE)):
-        answered = f"was answered with entry {last} of branch {branch}, which is not there"
+        answered = f"was answered with entry {last} of branch {branch}, which does not exist"
         fault = f"the key {text(name)!r:.80} {answered}"
         if case.found(fault, done="it is set aside; a retry under it is a new request", branch=branch):
             case.mend("set_key_aside", key=session, name=name, fault=fault)
@@ -73,7 +73,7 @@ def inspect_orphans(case: Inspection, tables: Sequence[str]) -> Check[None]:
     """Check that every row of some tables belongs to a session that exists."""
     for table in tables:
         for session, count in (yield from asked(f"orphans_{table}", limit=MAX_SET_ASIDE)):
-            fault = f"{count:,} rows of `{table}` belong to session number {session}, which is not there"
+            fault = f"{count:,} rows of `{table}` belong to session number {session}, which does not exist"
             if case.found(fault, done="set aside"):
                 case.mend(f"set_{table}_orphans_aside", key=session, fault=fault)
     yield from case.mended()
@@ -83,7 +83,7 @@ def inspect_parcels(case: Inspection) -> Check[None]:
     """Check that parcels come from sessions that exist."""
     for id, tenant, session in (yield from asked("stray_parcels", limit=MAX_SET_ASIDE)):
         case.at = Address(text(tenant), text(session))
-        fault = "a parcel waits for a session that is not there"
+        fault = "a parcel waits for a session that does not exist"
         if case.found(fault, done="it is set aside", id=text(id)):
             case.mend("set_parcel_aside", id=id, fault=fault)
     yield from case.mended()

@@ -202,7 +202,7 @@ def _inspect_origin(case: Inspection, lineage: Lineage, line: BranchState) -> Ch
         if case.found(f"branch {line.id} has entries and no row", done=f"restored {where}", branch=line.id):
             case.mend("remake_branch", **columns, former=None if line.id == 1 else parent or 1)
     elif (parent, fork) != (line.parent, line.fork):
-        fault = f"branch {line.id} forks after entry {line.fork} of branch {line.parent}, which cannot be"
+        fault = f"branch {line.id} forks after entry {line.fork} of branch {line.parent}, which is impossible"
         if case.found(fault, done=f"set {where}", branch=line.id):
             case.mend("set_origin", **columns)
     line.parent, line.fork = parent, fork
@@ -241,7 +241,7 @@ def _inspect_former(case: Inspection, lineage: Lineage, line: BranchState) -> No
     if not line.is_kept or line.former is None or (line.former in lineage.lines and line.former < line.id):
         return
     former = None if line.id == 1 else line.parent or 1
-    fault = f"branch {line.id} follows branch {line.former}, which is not there"
+    fault = f"branch {line.id} follows branch {line.former}, which does not exist"
     if case.found(fault, done=f"set to {former}", branch=line.id):
         case.mend("set_former", key=lineage.session, id=line.id, former=former)
 
