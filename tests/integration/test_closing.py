@@ -152,7 +152,7 @@ def test_open_calls_are_in_the_snapshot_and_their_results_may_come_late(places: 
             await session.append(result(two, "late"))
             assert await plain(session) == seen
             for of in (one, two):
-                with pytest.raises(InvalidMessage, match="answered already"):
+                with pytest.raises(InvalidMessage, match="already has a different result"):
                     await session.append(result(of, "another"))
 
     asyncio.run(talk())

@@ -116,7 +116,7 @@ async def kinds(store: Store, session: Session) -> list[str]:
 
 async def refused(session: Session, message: Message) -> None:
     before = await session.messages()
-    with pytest.raises(InvalidMessage, match="answered already"):
+    with pytest.raises(InvalidMessage, match="already has a different result"):
         await session.append(message)
     assert await session.messages() == before
 
@@ -243,13 +243,13 @@ async def test_a_user_who_did_not_wait_still_gets_the_result(stores: Stores) -> 
         session = await sessions.open("s")
         state = await session.conversation()
         assert state.add_tool_results([ToolCallResult(tool_call_id=one.id, result="late")]) is None
-        with pytest.raises(InvalidMessage, match="answered already"):
+        with pytest.raises(InvalidMessage, match="already has a different result"):
             state.add_tool_results([ToolCallResult(tool_call_id=one.id, result="another")])
         assert await session.commit(state) is None
         await session.append(result(two, "through the session"))
         await refused(session, result(two, "another"))
         state = await session.conversation()
-        with pytest.raises(InvalidMessage, match="answered already"):
+        with pytest.raises(InvalidMessage, match="already has a different result"):
             state.add_tool_results([ToolCallResult(tool_call_id=two.id, result="another")])
         state.push_assistant_message(Message.assistant("thanks"))
         await session.commit(state)

@@ -91,8 +91,7 @@ class KnownCalls:
                 new.append(result)
             elif not before.says_same(result):
                 raise InvalidMessage(
-                    f"the call {result.tool_call_id} is answered already, with another result; "
-                    "the first one stays"
+                    f"the call {result.tool_call_id} already has a different result; the first one is kept"
                 )
         if not new:
             return None
@@ -164,7 +163,7 @@ def unknown_calls(known: KnownCalls, messages: Iterable[Message]) -> set[CallId]
 def appended(messages: Sequence[Message], message: Message) -> list[Message]:
     """Return the list with what is new in the message, by the rules of `KnownCalls.fresh`."""
     if any(one.id == message.id for one in messages):
-        raise InvalidMessage(f"the list holds a message {message.id} already")
+        raise InvalidMessage(f"the list already contains message {message.id}")
     known = KnownCalls()
     if message.role == "tool":
         for one in messages:

@@ -320,7 +320,7 @@ class _Writer:
         self._template = template
         self._label = label(template)
         self._wording = WORDINGS[language]
-        self._unlabelled = cache(self._without_label)  # each level of detail writes the same words
+        self._unlabeled = cache(self._without_label)  # each level of detail writes the same words
 
     def at(self, detail: _Detail) -> str:
         known = self._digest
@@ -413,10 +413,10 @@ class _Writer:
         return self._wording.space.join(sentence for sentence in sentences if sentence)
 
     def _quoted(self, words: str, most: int) -> str:
-        return quoted(self._unlabelled(words), most)
+        return quoted(self._unlabeled(words), most)
 
     def _word(self, words: str, most: int) -> str:
-        return word(self._unlabelled(words), most)
+        return word(self._unlabeled(words), most)
 
     def _without_label(self, words: str) -> str:
         """Remove every occurrence of the template's label from foreign words."""

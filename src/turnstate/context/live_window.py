@@ -318,7 +318,8 @@ def check(messages: Sequence[Message], known: int = 0) -> None:
             for result in message.tool_results:
                 if result.tool_call_id not in awaited:
                     raise InvalidConversation(
-                        f"message {message.id} answers {result.tool_call_id}, which awaits no answer"
+                        f"message {message.id} has a result for {result.tool_call_id}, "
+                        "but no such call is open"
                     )
                 del awaited[result.tool_call_id]
         elif awaited:
@@ -336,7 +337,7 @@ def check(messages: Sequence[Message], known: int = 0) -> None:
 def check_fit(tokens: int, limit: int) -> None:
     """Raise `InvalidConversation` if a window has more tokens than its limit."""
     if tokens > limit:
-        raise InvalidConversation(f"the window came out too long: {tokens:,} tokens of {limit:,}")
+        raise InvalidConversation(f"the window has {tokens:,} tokens; its limit is {limit:,}")
 
 
 def _check_whole(messages: Sequence[Message]) -> None:

@@ -68,7 +68,10 @@ class OutputLimits(Value, frozen=True):
 
     def __post_init__(self) -> None:
         if self.head < 1 or self.tail < 1 or not 1 <= self.soft <= self.hard or self.batch < 1:
-            raise InputError("limits keep a line at each end and a token, and the hard one is the higher")
+            raise InputError(
+                "limits must keep at least one line at each end and one token, "
+                "and hard must not be below soft"
+            )
 
     @classmethod
     def of(cls, reduction: Reduction, budget_limit: int) -> OutputLimits:

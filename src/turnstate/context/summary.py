@@ -105,7 +105,7 @@ def accepted(
     if covers is not None and covers != request.covers:
         return Refusal("late", "the cut has moved on since the summary was asked for")
     if not isinstance(text, str):
-        return Refusal("error", f"the model gave {type(text).__name__}, not text")
+        return Refusal("error", f"the model returned {type(text).__name__}, not text")
     words = _unwrapped(text, template)
     if fault := _fault(words, request):
         return fault
@@ -160,7 +160,7 @@ def _fault(words: str, request: SummaryRequest) -> Refusal | None:
     if start.startswith(_EXCUSES):
         return Refusal("error", f"the model would not summarize: {words[:80]!r}")
     if start.startswith(_FAULTS) or _json(words) is not None:
-        return Refusal("error", f"the model gave an error or an object, not a summary: {words[:80]!r}")
+        return Refusal("error", f"the model returned an error or an object, not a summary: {words[:80]!r}")
     return Refusal("error", "the model repeated the request") if request.mark in words else None
 
 

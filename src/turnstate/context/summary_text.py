@@ -219,8 +219,8 @@ def _remembered_summary(text: str, template: str, counter: ExactCounter) -> tupl
 
 
 ELLIPSIS = "…"
-_OPEN, _QUOTE_CLOSE = "“", "”"
-_PLAIN_MARKS = str.maketrans({_OPEN: '"', _QUOTE_CLOSE: '"'})
+_QUOTE_OPEN, _QUOTE_CLOSE = "“", "”"
+_PLAIN_MARKS = str.maketrans({_QUOTE_OPEN: '"', _QUOTE_CLOSE: '"'})
 
 _SPARE = 40  # characters read beyond the limit, since white space will collapse
 _FAR = 4_000  # characters searched for the first word of a text that begins with white space
@@ -264,7 +264,7 @@ def cut(words: str, most: int, *, more: bool = False) -> str:
 
 def quoted(text: str, most: int) -> str:
     """Return the beginning of a text in quotation marks that nothing inside can close."""
-    return f"{_OPEN}{line(text, most).translate(_PLAIN_MARKS)}{_QUOTE_CLOSE}"
+    return f"{_QUOTE_OPEN}{line(text, most).translate(_PLAIN_MARKS)}{_QUOTE_CLOSE}"
 
 
 def word(text: str, most: int) -> str:

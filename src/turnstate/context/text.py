@@ -81,7 +81,10 @@ def starts(text: str, most: int) -> list[int]:
 def full_range(text: str, first: int, last: int) -> str:
     """Return the lines from `first` to `last`, 1-based and inclusive, as far as they exist."""
     if first < 1 or last < first:
-        raise InputError(f"lines are counted from 1, the first one first: {first}-{last} is no range")
+        raise InputError(
+            f"{first}-{last} is not a range of lines; "
+            "lines count from 1, and the first must not be after the last"
+        )
     offsets = [0, *ends(text, last)]
     return text[offsets[min(first, len(offsets)) - 1] : offsets[-1]]
 

@@ -122,7 +122,7 @@ def _requests(page: Page) -> Iterator[str]:
     yield requests_plot(page.requests)
     yield f"<div class=axis><span>request 1</span><span>request {len(page.requests):,}</span></div>"
     budget = f", of a budget of {last.limit:,} (dashed)" if last.limit else ""
-    yield f"<figcaption>At most {most:,} tokens, {last.tokens:,} at last{budget}; "
+    yield f"<figcaption>Peak {most:,} tokens, last request {last.tokens:,}{budget}; "
     yield f"{counted(cuts, 'cut')} (vertical lines; solid: on request). Replayed from the log.</figcaption>"
     yield "</figure></section>\n"
 

@@ -178,7 +178,7 @@ def _mark(row: Row, entry: Entry, before: Row | None) -> Mark:
         case Restore():
             what, text = "restore", described(entry)
         case Tangent(undone=undone):
-            what, text = "tangent", "taken up again" if undone else "left"
+            what, text = "tangent", "resumed" if undone else "left"
         case _:
             what, text = row.kind, described(entry)
     return Mark(seq=row.seq, at=_time(before), what=what, text=text.rstrip(": "))

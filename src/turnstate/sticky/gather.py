@@ -40,7 +40,7 @@ class Gatherer:
     """Gathers files repeatedly and remembers what it has read."""
 
     def __init__(self) -> None:
-        self._shelf = ReadCache()
+        self._cache = ReadCache()
         self._tokens: dict[tuple[str, str, str], int] = {}
         self._last = Gathered()
 
@@ -65,7 +65,7 @@ class Gatherer:
     def _written(self, row: _Weighed, workspace: Workspace, counter: Counter) -> _Written | Dropped:
         shown = row.file.shown
         try:
-            content, sha256 = self._shelf.text(row.file.real, row.status, workspace.clock)
+            content, sha256 = self._cache.text(row.file.real, row.status, workspace.clock)
         except Refused as refused:
             return Dropped(shown, refused.reason, refused.why)
         except OSError as error:
@@ -88,7 +88,7 @@ class Gatherer:
         read: Sequence[_Written | Dropped],
         counter: Counter,
     ) -> None:
-        self._shelf.keep({row.real for row in rows if isinstance(row, Candidate)})
+        self._cache.keep({row.real for row in rows if isinstance(row, Candidate)})
         now = {(row.kept.path, row.kept.sha256, counter.name) for row in read if isinstance(row, _Written)}
         self._tokens = {key: tokens for key, tokens in self._tokens.items() if key in now}
 

@@ -182,7 +182,7 @@ class ContextState(Value, frozen=True, kw_only=True):
         """Return the state without a path. Raise UnknownName if it is not in the context."""
         there = self.find(path)
         if there is None:
-            raise UnknownName(f"{spelled(path)} is not in the context; show lists what is")
+            raise UnknownName(f"{spelled(path)} is not in the context; `show` lists the paths that are")
         return replace(self, paths=tuple(one for one in self.paths if one is not there))
 
     def under_agent(self, profile: str, paths: Iterable[str]) -> ContextState:

@@ -51,7 +51,7 @@ def given(messages: list[Message]) -> dict[str, Any]:
 def test_results_that_are_not_the_same_json_are_different_results(first: Any, second: Any) -> None:
     asked = call()
     messages = add([Message.user("go"), Message.assistant(tool_calls=[asked])], answer(asked.id, first))
-    with pytest.raises(InvalidMessage, match="answered already"):
+    with pytest.raises(InvalidMessage, match="already has a different result"):
         add(messages, answer(asked.id, second))
 
 
@@ -74,7 +74,7 @@ def test_a_result_is_found_by_the_providers_id_in_the_newest_batch() -> None:
     messages = add(messages, answer("toolu_1", "new"))
     assert given(messages) == {old.id: "old", new.id: "new"}
     assert add(messages, answer("toolu_1", "new")) == messages
-    with pytest.raises(InvalidMessage, match="answered already"):
+    with pytest.raises(InvalidMessage, match="already has a different result"):
         add(messages, answer("toolu_1", "newer"))
     with pytest.raises(InvalidMessage, match="no call toolu_2"):
         add(messages, answer("toolu_2"))
@@ -94,5 +94,5 @@ def test_results_under_a_repeated_id_go_to_the_calls_in_order() -> None:
     messages = add(add(messages, both), answer("call_0", 1))
     assert given(messages) == {calls[0].id: 1, calls[1].id: 2, calls[2].id: 1}
     assert add(messages, answer("call_0", 2)) == messages
-    with pytest.raises(InvalidMessage, match="answered already"):
+    with pytest.raises(InvalidMessage, match="already has a different result"):
         add(messages, answer("call_0", 3))

@@ -24,9 +24,9 @@ def test_what_every_provider_takes_passes(script: str) -> None:
         ("U A[x]", "without an answer at the end"),
         ("U A[x] U", "without an answer before"),
         ("U A[x,y] T[x] A", "without an answer before"),
-        ("U T[x]", "awaits no answer"),
-        ("U A[x] T[x] T[x]", "awaits no answer"),
-        ("U A[x] T[y]", "awaits no answer"),
+        ("U T[x]", "no such call is open"),
+        ("U A[x] T[x] T[x]", "no such call is open"),
+        ("U A[x] T[y]", "no such call is open"),
         ("U A[x] T[x] U A[x] T[x]", "not unique"),
     ],
 )

@@ -177,7 +177,7 @@ def test_outputs_share_a_room_evenly_and_leave_what_they_do_not_use_to_the_other
 
 @each("limits", [(0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 2, 1)])
 def test_limits_that_contradict_themselves_are_refused(limits: tuple[int, int, int, int]) -> None:
-    with pytest.raises(InputError, match="the hard one is the higher"):
+    with pytest.raises(InputError, match="hard must not be below soft"):
         OutputLimits(*limits)
 
 

@@ -60,7 +60,7 @@ def test_a_range_is_clipped_to_the_lines_that_there_are() -> None:
 
 @each(("first", "last"), [(0, 1), (-3, -1), (3, 2)])
 def test_a_range_that_is_none_is_refused(first: int, last: int) -> None:
-    with pytest.raises(InputError, match=f"{first}-{last} is no range"):
+    with pytest.raises(InputError, match=f"{first}-{last} is not a range of lines"):
         lines.full_range("one\ntwo\n", first, last)
 
 

@@ -104,7 +104,7 @@ async def test_a_providers_id_names_the_newest_open_call_of_any_batch(harness: H
     await session.append(answers(answer("new")))
     given = [one for message in await session.messages() for one in message.tool_results]
     assert given == [answer(old, "late"), answer(new)]
-    await refused(session, answers(answer("old", "another")), match="answered already")
+    await refused(session, answers(answer("old", "another")), match="already has a different result")
 
 
 @run
@@ -123,7 +123,7 @@ async def test_another_result_for_an_answered_call_is_refused(harness: Harness) 
     one, two = call(), call()
     session = await asked(harness, one, two)
     await session.append(answers(answer(one, 1)))
-    await refused(session, answers(answer(one, 2)), match="answered already")
+    await refused(session, answers(answer(one, 2)), match="already has a different result")
     await refused(session, answers(answer(one, 1, is_error=True)))
     await refused(session, answers(answer(one, "1")))
     await refused(session, answers(answer(two, 2), answer(one, 2)))
@@ -310,7 +310,7 @@ async def test_results_under_a_repeated_provider_id_go_to_the_calls_in_order(har
         zip([one.id for one in calls], "abad", strict=True)
     )
     assert accepted(await session.window(WIDE))
-    await refused(session, answers(answer("call_0", "e")), match="answered already")
+    await refused(session, answers(answer("call_0", "e")), match="already has a different result")
     await session.append(answers(answer("call_0", "d")))
     assert len(await session.messages()) == 5
 
