@@ -47,5 +47,5 @@ def test_a_window_that_grew_is_walked_from_where_it_grew() -> None:
 @pytest.mark.req("C1")
 def test_a_window_that_is_too_long_is_stopped() -> None:
     check_fit(100, 100)
-    with pytest.raises(InvalidConversation, match="too long"):
+    with pytest.raises(InvalidConversation, match="the window has 101 tokens; its limit is 100"):
         check_fit(101, 100)
