@@ -59,6 +59,9 @@ MAX_FORMERS = 16
 LOADED = 2
 """How many times the shown exchanges to load, so that a state can go back to any of them and show as many."""
 
+MAX_FOLDED = 1_000
+"""Maximum new entries folded into a state on the event loop; with more, the conversation is loaded again."""
+
 DAMAGED = "[A damaged entry was left out here; run `turnstate verify`.]"
 
 _RECALLED = ("prompt", "bootstrap", "model", "settings", "checkpoint")
@@ -108,16 +111,21 @@ async def _loaded(writer: SessionWriter, *, os: Os | None, policy: Policy) -> Co
 async def catch_up(writer: SessionWriter, windows: WindowMaker, state: ConversationState) -> None:
     """Add what was appended since a state was loaded; unwritten entries of the state come after it.
 
-    Raise `Conflict` if the head is on another branch and the state has unwritten entries.
+    Raise `Conflict` if the head is on another branch and the state has unwritten entries. Other tasks may add
+    to the state while this one reads, so it looks for unwritten entries again after each read and then
+    changes the state without waiting in between.
     """
     sync, row = sync_of(state), await writer.refresh()
     before = sync.head or Position(1, 0)
     if before == row.head or sync.unconfirmed is not None:
         return
     unwritten, trackers = _unwritten(state, sync, row), dict(state.head.trackers)
-    if not unwritten and before.branch == row.branch and before.seq < row.seq:
+    rows, entries = list[Row](), list[Entry | None]()
+    if not unwritten and before.branch == row.branch and 0 < row.seq - before.seq <= MAX_FOLDED:
         rows = await writer.log.read(writer.at, Span(row.branch, before.seq + 1, row.seq))
-        await _extend(state.head, rows)
+        entries = await entries_of(rows)
+    if rows and not _unwritten(state, sync, row):
+        state.head.extend(entry or Note(DAMAGED) for entry in entries)
         sync.place(state.head).wrote(len(rows), row.head)
         sync.head, sync.version = row.head, row.version
         if any(one.kind in _SETTINGS for one in rows):
@@ -127,6 +135,7 @@ async def catch_up(writer: SessionWriter, windows: WindowMaker, state: Conversat
             state.cap()
             return
     loaded = await load(writer, windows, os=state.os, policy=state.policy)
+    unwritten = _unwritten(state, sync, writer.row)
     with kept_tracking(state, since=trackers):
         state.adopt(loaded)
         since = before.seq - (sync_of(state).head or before).seq
@@ -318,6 +327,6 @@ async def _entries_backwards(
 
 
 async def _extend(timeline: Timeline, rows: Sequence[Row]) -> None:
-    """Fold rows into a timeline that no one else uses yet; large rows are decoded in a thread."""
+    """Fold rows into a timeline that no other task can see yet; large rows are folded in a thread."""
     large = sum(len(row.body) for row in rows) > INLINE
     await off_loop(lambda: timeline.extend(entry_of(row) or Note(DAMAGED) for row in rows), large=large)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from session_fixtures import Harness, run
 from state_fixtures import BUDGET, elsewhere, plain, reloaded, said
@@ -97,3 +99,52 @@ async def test_a_late_result_is_taken_in(harness: Harness) -> None:
     await session.append(Message.tool([ToolCallResult(tool_call_id=call.id, result="fog")]))
     await session.catch_up(state)
     assert plain(state) == plain(await reloaded(harness, session))
+
+
+@pytest.mark.parametrize("others", ["short", "long " * 10_000])
+@pytest.mark.parametrize("awaited", ["read", "branches"])
+@run
+async def test_what_another_task_adds_while_a_state_catches_up_is_kept(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, others: str, awaited: str
+) -> None:
+    session = await (await harness.manager()).create()
+    state = await session.conversation()
+    said(state, "one")
+    await session.commit(state)
+    if awaited == "branches":
+        state.add(checkpoint("0"))  # the conversation is loaded again
+    await (await elsewhere(harness, session)).append(Message.user(others))
+    log = session._writer.log
+    reads = getattr(log, awaited)
+
+    async def read(*given: Any) -> Any:
+        found = await reads(*given)
+        monkeypatch.undo()
+        state.add(checkpoint("1"))
+        return found
+
+    monkeypatch.setattr(log, awaited, read)
+    await session.catch_up(state)
+    await session.commit(state)
+    again = await reloaded(harness, session)
+    assert plain(state) == plain(again)
+    assert [one.text for one in again.messages] == ["one", "answer to one", others]
+    labels = ["0", "1"] if awaited == "branches" else ["1"]
+    assert [one.label for _, one in again.head.checkpoints] == labels
+
+
+@run
+async def test_a_state_that_lacks_many_entries_is_loaded_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnstate.session.conversation.MAX_FOLDED", 2)
+    session = await (await harness.manager()).create()
+    state = await session.conversation()
+    said(state, "one")
+    await session.commit(state)
+    for count, same in ((2, True), (3, False)):
+        before = state.head
+        await (await elsewhere(harness, session)).append(*(Message.user("more") for _ in range(count)))
+        await session.catch_up(state)
+        assert (state.head is before) is same
+        assert plain(state) == plain(await reloaded(harness, session))
