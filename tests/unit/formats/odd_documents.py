@@ -528,6 +528,14 @@ BEDROCK: dict[str, Any] = {
         assistant(tool_use_block("functions.look:0")),
         user(tool_result_block("functions.look:0", text("fog"))),
     ),
+    "a result is a video, a search result": converse(
+        UASK,
+        assistant(tool_use_block("a"), tool_use_block("b")),
+        user(
+            tool_result_block("a", {"video": {"format": "mp4", "source": {"bytes": PIXEL}}}),
+            tool_result_block("b", {"searchResult": {"source": "s", "title": "t", "content": [text()]}}),
+        ),
+    ),
     "fields and blocks that nobody knows yet": converse(
         user(text("Look."), {"scent": {"of": "sea"}}), {**USAY, "mood": "calm"}, dream={"depth": 1.0}
     ),

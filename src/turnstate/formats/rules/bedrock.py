@@ -13,13 +13,15 @@ __all__ = ["DOCUMENT", "ID", "violations"]
 
 ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 _ANSWERED = "stopReason usage metrics trace additionalModelResponseFields"
-_RESULT_BLOCK = Fields("text json image document video searchResult")
+_RESULT_BLOCKS = ("text", "json", "image", "document", "video", "searchResult")
 _BLOCK = Fields(
     "text image document video audio toolUse toolResult guardContent cachePoint reasoningContent "
     "citationsContent searchResult toolAddition toolRemoval",
     inner={
         "toolUse": Fields("toolUseId! name! input! type"),
-        "toolResult": Fields("toolUseId! content! status type", inner={"content": _RESULT_BLOCK}),
+        "toolResult": Fields(
+            "toolUseId! content! status type", inner={"content": Fields(" ".join(_RESULT_BLOCKS))}
+        ),
         "reasoningContent": Fields("reasoningText redactedContent"),
     },
 )
@@ -34,8 +36,6 @@ DOCUMENT = Fields(
     },
 )
 """The shapes of Converse's input and output in botocore 1.44."""
-
-_RESULT_BLOCKS = ("text", "json", "image", "document", "video")
 
 
 def violations(payload: Any, *, request: bool = False) -> list[Violation]:
@@ -132,7 +132,8 @@ def _check_result(result: Any, role: Any, asked: dict[str, int], answered: set[s
         answered.add(id)
     content = result.get("content")
     if not isinstance(content, list) or not all(_is_result_block(block) for block in content):
-        report.add("result-content", "content is a list of text, json (an object), image or document", id)
+        kinds = "text, json (an object), image, document, video or searchResult"
+        report.add("result-content", f"content must be a list of blocks of {kinds}", id)
     if result.get("status", "success") not in ("success", "error"):
         report.add("result-status", "status is success or error", id)
 
