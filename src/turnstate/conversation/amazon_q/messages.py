@@ -25,6 +25,7 @@ from . import fields, times
 __all__ = [
     "FORMAT",
     "Naming",
+    "is_picture",
     "read_assistant",
     "read_results",
     "read_user",
@@ -211,7 +212,7 @@ def _users_plain(messages: Sequence[Message], theirs: Mapping[CallId, str]) -> d
     words = [message for message in messages if message.role == "user"]
     parts = [part for message in words for part in message.parts]
     texts = [text for message in words if (text := _prompt(message)) is not None]
-    pictures = [_picture(part) for part in parts if _is_picture(part)]
+    pictures = [_picture(part) for part in parts if is_picture(part)]
     environments = (_extra(message).get(ENVIRONMENT) for message in messages)
     return {
         "additional_context": "\n".join(_added(parts)),
@@ -258,7 +259,7 @@ def _prompt(message: Message) -> str | None:
     """Return the user's text, with a line for each part that the document cannot hold; None if no text."""
     if isinstance(message.content, str):
         return message.content
-    own = [part for part in message.parts if not _is_picture(part) and not _is_added(part)]
+    own = [part for part in message.parts if not is_picture(part) and not _is_added(part)]
     return "\n".join(map(wire_text.described, own)) if own else None
 
 
@@ -274,7 +275,8 @@ def _is_prompt(part: Part) -> bool:
     return isinstance(part, TextPart) and not _is_added(part)
 
 
-def _is_picture(part: Part) -> bool:
+def is_picture(part: Part) -> bool:
+    """Return True if the user's side of a document can hold a part as a picture."""
     return isinstance(part, ImagePart) and part.data is not None and part.media_type in _FORMATS
 
 

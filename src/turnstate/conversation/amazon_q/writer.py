@@ -175,7 +175,7 @@ def left_out(state: ConversationState) -> list[str]:
 def _omissions(state: ConversationState) -> Iterator[str]:
     timeline = state.head
     first = first_written(timeline)
-    parts = [part for message in timeline.messages for part in message.parts]
+    parts = [(message, part) for message in timeline.messages for part in message.parts]
     if timeline.fold.prompt:
         yield "the system prompt is left out: there, an agent brings it along"
     if timeline.fold.bootstrap:
@@ -186,16 +186,16 @@ def _omissions(state: ConversationState) -> Iterator[str]:
         yield f"{_counted(older, 'exchange')} that the live history does not show left out"
     if kept := len(state.kept_tangents()):
         yield f"{_counted(kept, 'tangent')} that came to an end left out"
-    if thoughts := sum(isinstance(part, ReasoningPart) for part in parts):
+    if thoughts := sum(isinstance(part, ReasoningPart) for _, part in parts):
         yield f"{_counted(thoughts, 'piece')} of reasoning left out"
-    if foreign := sum(map(_is_told, parts)):
+    if foreign := sum(_is_described(message, part) for message, part in parts):
         yield f"{_counted(foreign, 'file or picture', 'files or pictures')} written as a line of text"
 
 
-def _is_told(part: Part) -> bool:
-    """Return True if a part is written as a line of text that describes it."""
+def _is_described(message: Message, part: Part) -> bool:
+    """Return True if a part is written as a line of text that describes it; answers hold no pictures."""
     if isinstance(part, ImagePart):
-        return part.data is None or part.media_type is None
+        return message.role == "assistant" or not messages.is_picture(part)
     return not isinstance(part, TextPart | ReasoningPart | OpaquePart)
 
 

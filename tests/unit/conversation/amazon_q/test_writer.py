@@ -337,3 +337,18 @@ def test_what_has_no_place_is_told() -> None:
         "1 file or picture written as a line of text",
     ]
     assert amazon_q.left_out(read(example())) == []
+
+
+def test_a_picture_that_is_written_as_text_is_listed() -> None:
+    state = new()
+    shown, unknown = (
+        ImagePart(data=b"p", media_type="image/png"),
+        ImagePart(data=b"b", media_type="image/bmp"),
+    )
+    state.set_next_user_message([TextPart("look"), shown, unknown])
+    state.push_assistant_message(Message.assistant([TextPart("like this"), shown]))
+    (exchange,) = written(state)["history"]
+    assert [one["format"] for one in exchange["user"]["images"]] == ["Png"]
+    assert exchange["user"]["content"]["Prompt"]["prompt"].startswith("look\n[image image/bmp, 1 bytes")
+    assert "[image image/png, 1 bytes" in exchange["assistant"]["Response"]["content"]
+    assert amazon_q.left_out(state) == ["2 files or pictures written as a line of text"]
