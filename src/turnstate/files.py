@@ -110,8 +110,9 @@ def replace(path: Path, data: bytes, *, draft: str = "") -> None:
     ``draft`` is the name of the temporary file; by default, a new unique name.
     """
     with open_folder(path.parent) as folder:
-        with suppress(FileNotFoundError):  # left by a process that died
-            os.unlink(draft, dir_fd=folder)
+        if draft:
+            with suppress(FileNotFoundError):  # left by a process that died
+                os.unlink(draft, dir_fd=folder)
         draft = draft or f"{path.name}.{secrets.token_hex(8)}.tmp"
         write_new(draft, data, folder=folder)
         try:
