@@ -205,7 +205,12 @@ def _candidates(call: str, provider_id: str | None = None) -> Iterator[str]:
 
 @lru_cache(maxsize=1_024)
 def wire_name(name: str, longest: int = LONGEST_NAME) -> str:
-    """Return a tool's name in the alphabet that all providers accept, and within their length limit."""
+    """Return a tool's name in the alphabet that all providers accept, and within their length limit.
+
+    A name of up to `longest` characters, which is at least `LONGEST_NAME`, stays as it is. A changed name has
+    at most `LONGEST_NAME` characters, even where more are accepted: so no provider has to change it again,
+    and the tool has the same name with each of them.
+    """
     if len(name) <= longest and not _FOREIGN_IN_NAME.search(name):
         return name
     mark = "_" + hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
