@@ -77,9 +77,9 @@ def violations(payload: Any, *, request: bool = False) -> list[Violation]:
         after = turns[position + 1] if position + 1 < len(turns) else None
         turn.check(before, after, seen, report)
     if turns and turns[0].role != "user":
-        report.add("first-user", "the first message is the user's", index=turns[0].index)
+        report.add("first-user", "the first message must be the user's", index=turns[0].index)
     if request and turns and turns[-1].role != "user" and not turns[-1].may_be_paused:
-        report.add("last-user", "the last message of a request is the user's", index=turns[-1].last)
+        report.add("last-user", "the last message of a request must be the user's", index=turns[-1].last)
     if isinstance(payload, dict):
         _check_system(payload.get("system"), report)
         if request and _thinks(payload) and len(turns) > 1 and turns[-1].answers:
@@ -127,14 +127,14 @@ class _Turn:
                     if words:
                         report.add(
                             "results-first",
-                            "tool_result blocks come before any other block",
+                            "tool_result blocks must come before any other block",
                             block.get("tool_use_id"),
                         )
                     self._check_result(block, asked, answered, report)
                 case "text":
                     words = True
                     if not isinstance(block.get("text"), str) or not block["text"]:
-                        report.add("text-empty", "a text block is not empty")
+                        report.add("text-empty", "a text block must not be empty")
                 case _:
                     words = True
         self._check_thinking(report)
@@ -143,13 +143,15 @@ class _Turn:
         """Check that a message whose tools were just run begins with its own thinking."""
         if not self.blocks or self.blocks[0][1].get("type") not in THINKING:
             report.add(
-                "thinking-first", "with thinking on, this message starts with its thinking", index=self.index
+                "thinking-first",
+                "with thinking on, this message must start with its thinking",
+                index=self.index,
             )
 
     def _check_call(self, block: dict[str, Any], answers: set[str], seen: set[str], report: Report) -> None:
         id = block.get("id")
         if self.role != "assistant":
-            report.add("role", "only the assistant uses tools", id)
+            report.add("role", "only the assistant may use tools", id)
         if not isinstance(id, str) or not ID.fullmatch(id):
             report.add("call-id", f"the tool_use id {shown(id)} does not match ^{ID.pattern}$", id)
         elif id in seen:
@@ -158,7 +160,7 @@ class _Turn:
             seen.add(id)
         report.name(block.get("name"), _NAME, id)
         if not isinstance(block.get("input"), dict):
-            report.add("arguments", "input is a JSON object", id)
+            report.add("arguments", "input must be a JSON object", id)
         if isinstance(id, str) and id not in answers:
             report.unanswered([id], report.index)
 
@@ -167,7 +169,7 @@ class _Turn:
     ) -> None:
         id = block.get("tool_use_id")
         if self.role != "user":
-            report.add("role", "only the user's messages hold tool results", id)
+            report.add("role", "only the user's messages may hold tool results", id)
         elif not isinstance(id, str) or id not in asked:
             report.add("result-orphan", f"no tool_use {shown(id)} in the previous message", id)
         elif id in answered:
@@ -177,19 +179,19 @@ class _Turn:
         if isinstance(block.get("content"), list):
             for inner in objects(block["content"]):
                 if inner.get("type") == "text" and not inner.get("text"):
-                    report.add("text-empty", "a text block is not empty", id)
+                    report.add("text-empty", "a text block must not be empty", id)
 
     def _check_thinking(self, report: Report) -> None:
         for report.index, run in groupby(self.blocks, key=lambda pair: pair[0]):
             blocks = [block for _, block in run]
             kinds = [block.get("type") in THINKING for block in blocks]
             if any(kinds) and self.role != "assistant":
-                report.add("thinking", "only the assistant thinks")
+                report.add("thinking", "only the assistant may think")
             if any(block.get("type") == "thinking" and not block.get("signature") for block in blocks):
-                report.add("thinking", "a thinking block carries its signature")
+                report.add("thinking", "a thinking block must carry its signature")
             uses_tools = any(block.get("type") == "tool_use" for block in blocks)
             if uses_tools and kinds != sorted(kinds, reverse=True):
-                report.add("thinking", "thinking blocks come first in a message that uses tools")
+                report.add("thinking", "thinking blocks must come first in a message that uses tools")
 
 
 def _turns(listed: Any, report: Report) -> Iterator[_Turn]:
@@ -197,7 +199,7 @@ def _turns(listed: Any, report: Report) -> Iterator[_Turn]:
     for message in report.items(listed, "messages"):
         role = message.get("role")
         if role not in ("user", "assistant"):
-            report.add("role", f"no role is called {shown(role)}; the system prompt goes in `system`")
+            report.add("role", f"unknown role {shown(role)}; the system prompt goes in `system`")
             role = None
         if turn is None or turn.role != role:
             if turn:
@@ -213,11 +215,11 @@ def _blocks(content: Any, report: Report) -> list[dict[str, Any]]:
     if isinstance(content, str) and content:
         return [{"type": "text", "text": content}]
     if not isinstance(content, list) or not content:
-        report.add("content-empty", "a message has content: text, or a non-empty list of blocks")
+        report.add("content-empty", "content must be text or a non-empty list of blocks")
         return []
     blocks = objects(content)
     if len(blocks) < len(content) or not all(isinstance(block.get("type"), str) for block in blocks):
-        report.add("shape", "a block is an object with a type")
+        report.add("shape", "a block must be an object with a type")
     return blocks
 
 
@@ -235,4 +237,4 @@ def _check_system(system: Any, report: Report) -> None:
         or len(texts) < len(system)
         or not all(isinstance(t, str) and t for t in texts)
     ):
-        report.add("system", "system is text or a list of non-empty text blocks", index=0)
+        report.add("system", "system must be text or a list of non-empty text blocks", index=0)

@@ -55,7 +55,7 @@ def violations(payload: Any, *, request: bool = False) -> list[Violation]:
     for id, index in asked.items():
         report.unanswered([id], index)
     if request and role is not None and role != "user":
-        report.add("last-user", "the last message of a request is the user's")
+        report.add("last-user", "the last message of a request must be the user's")
     if isinstance(payload, dict):
         _check_fields(payload, uses_tools, report)
     return report.violations
@@ -63,18 +63,18 @@ def violations(payload: Any, *, request: bool = False) -> list[Violation]:
 
 def _check_role(role: Any, before: Any, report: Report) -> None:
     if role not in ("user", "assistant"):
-        report.add("role", f"no role is called {shown(role)}; the system prompt goes in `system`")
+        report.add("role", f"unknown role {shown(role)}; the system prompt goes in `system`")
     elif report.index == 0 and role != "user":
-        report.add("first-user", "the first message is the user's")
+        report.add("first-user", "the first message must be the user's")
     elif role == before:
         report.add("alternation", f"two messages of the {role} in a row")
 
 
 def _blocks(content: Any, report: Report) -> list[dict[str, Any]]:
     if not isinstance(content, list) or not content:
-        report.add("content-empty", "content is a non-empty list of blocks")
+        report.add("content-empty", "content must be a non-empty list of blocks")
     elif len(objects(content)) < len(content) or not all(objects(content)):
-        report.add("shape", "a block is an object with one key")
+        report.add("shape", "a block must be an object with one key")
     return objects(content)
 
 
@@ -86,7 +86,7 @@ def _check_blocks(
     answered: set[str] = set()
     for block in blocks:
         if "text" in block and (not isinstance(block["text"], str) or not block["text"].strip()):
-            report.add("text-blank", "a text block is not blank")
+            report.add("text-blank", "a text block must not be blank")
         if "toolUse" in block:
             _check_call(block["toolUse"], role, seen, report)
             calls |= _asked(block["toolUse"], report.index)
@@ -107,7 +107,7 @@ def _check_call(call: Any, role: Any, seen: set[str], report: Report) -> None:
     call = call if isinstance(call, dict) else {}
     id = call.get("toolUseId")
     if role != "assistant":
-        report.add("role", "only the assistant uses tools", id)
+        report.add("role", "only the assistant may use tools", id)
     if not isinstance(id, str) or not ID.fullmatch(id):
         report.add("call-id", f"the toolUseId {shown(id)} does not match ^{ID.pattern}$", id)
     elif id in seen:
@@ -116,14 +116,14 @@ def _check_call(call: Any, role: Any, seen: set[str], report: Report) -> None:
         seen.add(id)
     report.name(call.get("name"), NAME_64, id)
     if not isinstance(call.get("input"), dict):
-        report.add("arguments", "input is a JSON object", id)
+        report.add("arguments", "input must be a JSON object", id)
 
 
 def _check_result(result: Any, role: Any, asked: dict[str, int], answered: set[str], report: Report) -> None:
     result = result if isinstance(result, dict) else {}
     id = result.get("toolUseId")
     if role != "user":
-        report.add("role", "only the user's messages hold tool results", id)
+        report.add("role", "only the user's messages may hold tool results", id)
     elif not isinstance(id, str) or id not in asked:
         report.add("result-orphan", f"no toolUse {shown(id)} in the message before", id)
     elif id in answered:
@@ -135,7 +135,7 @@ def _check_result(result: Any, role: Any, asked: dict[str, int], answered: set[s
         kinds = "text, json (an object), image, document, video or searchResult"
         report.add("result-content", f"content must be a list of blocks of {kinds}", id)
     if result.get("status", "success") not in ("success", "error"):
-        report.add("result-status", "status is success or error", id)
+        report.add("result-status", "status must be success or error", id)
 
 
 def _is_result_block(block: Any) -> bool:
@@ -147,12 +147,12 @@ def _is_result_block(block: Any) -> bool:
 def _check_fields(payload: dict[str, Any], uses_tools: bool, report: Report) -> None:
     config = payload.get("toolConfig")
     if uses_tools and not (isinstance(config, dict) and config.get("tools")):
-        report.add("tool-config", "toolConfig is present whenever tool blocks are", index=0)
+        report.add("tool-config", "toolConfig must be present whenever tool blocks are", index=0)
     system = payload.get("system")
     if system is not None and not (
         isinstance(system, list) and all(_is_system_block(block) for block in system)
     ):
-        report.add("system", "system is a list of blocks, their text not blank", index=0)
+        report.add("system", "system must be a list of blocks whose text is not blank", index=0)
 
 
 def _is_system_block(block: Any) -> bool:

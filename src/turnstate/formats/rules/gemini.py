@@ -119,25 +119,27 @@ class _Batch:
         """Check where the calls are and what they contain."""
         report, calls = self._report, self._calls
         if calls and role != "model":
-            report.add("role", "only the model calls functions", calls[0].get("id"))
+            report.add("role", "only the model may call functions", calls[0].get("id"))
         elif calls and before != "user":
-            report.add("call-place", "a function call comes right after a user content", calls[0].get("id"))
+            report.add(
+                "call-place", "a function call must come right after a user content", calls[0].get("id")
+            )
         for (key, id), numbers in self._waiting.items():
             if key == "id" and len(numbers) > 1:
                 report.add("call-id", f"the id {id:.80} occurs twice in one content", id)
         for call in calls:
             report.name(call.get("name"), NAME_64, call.get("id"))
             if not isinstance(call.get("args", {}), dict):
-                report.add("arguments", "args is a JSON object", call.get("id"))
+                report.add("arguments", "args must be a JSON object", call.get("id"))
 
     def answer(self, response: Any, role: object) -> None:
         """Match a response to one of the calls."""
         report, response = self._report, response if isinstance(response, dict) else {}
         id, name = _text(response.get("id")), _text(response.get("name"))
         if role != "user":
-            report.add("role", "only the user's contents hold function responses", id)
+            report.add("role", "only the user's contents may hold function responses", id)
         if not isinstance(response.get("response"), dict):
-            report.add("response-object", "response is a JSON object", id)
+            report.add("response-object", "response must be a JSON object", id)
         keys = (("id", id), ("without id", name)) if id else (("name", name),)
         if not any(self._take(key) for key in keys):
             report.add("result-orphan", f"no open call {shown(id or name)} in the content before", id)
@@ -164,16 +166,18 @@ def _text(value: object) -> str | None:
 
 def _check_role(role: object, before: object, report: Report) -> None:
     if role not in ("user", "model"):
-        report.add("role", f"no role is called {shown(role)}; the system prompt goes in `systemInstruction`")
+        report.add("role", f"unknown role {shown(role)}; the system prompt goes in `systemInstruction`")
     elif before is None and role != "user":
-        report.add("first-user", "the first content is the user's")
+        report.add("first-user", "the first content must be the user's")
 
 
 def _parts(parts: Any, report: Report) -> list[dict[str, Any]]:
     if not isinstance(parts, list) or not parts:
-        report.add("parts-empty", "parts is a non-empty list")
+        report.add("parts-empty", "parts must be a non-empty list")
     elif len(objects(parts)) < len(parts) or any(_is_empty(part) for part in objects(parts)):
-        report.add("part-empty", "a part holds data: text that is not empty, a call, a response, a file")
+        report.add(
+            "part-empty", "a part must hold data: text that is not empty, a call, a response or a file"
+        )
     return [camel(part) for part in objects(parts)]
 
 
@@ -190,7 +194,9 @@ def _check_signatures(turn: list[tuple[int, list[dict[str, Any]]]], report: Repo
         call = next((part for part in parts if "functionCall" in part), None)
         if call is not None and not call.get("thoughtSignature"):
             id = call["functionCall"].get("id") if isinstance(call["functionCall"], dict) else None
-            report.add("thought-signature", "a call of the current turn carries a signature", id, index=index)
+            report.add(
+                "thought-signature", "a call of the current turn must carry a signature", id, index=index
+            )
 
 
 def _check_system(payload: dict[str, Any], report: Report) -> None:
@@ -200,4 +206,4 @@ def _check_system(payload: dict[str, Any], report: Report) -> None:
             continue
         parts = system.get("parts") if isinstance(system, dict) else None
         if not isinstance(parts, list) or not parts or len(objects(parts)) < len(parts):
-            report.add("system", "systemInstruction is a content with parts", index=0)
+            report.add("system", "systemInstruction must be a content with parts", index=0)

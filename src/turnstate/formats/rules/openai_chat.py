@@ -72,7 +72,7 @@ def violations(payload: Any) -> list[Violation]:
     ):
         role = message.get("role")
         if role not in _ROLES:
-            report.add("role", f"no role is called {shown(role)}")
+            report.add("role", f"unknown role {shown(role)}")
         if role == "tool":
             batch.answer(message)
         else:
@@ -95,7 +95,7 @@ class _OpenCalls:
     def open(self, calls: Any) -> None:
         self._index = self._report.index
         if not isinstance(calls, list) or not calls:
-            self._report.add("tool-calls-empty", "tool_calls is a non-empty list, or absent")
+            self._report.add("tool-calls-empty", "tool_calls must be a non-empty list, or absent")
             return
         for call in calls:
             self._ask(call)
@@ -105,9 +105,9 @@ class _OpenCalls:
         call = call if isinstance(call, dict) else {}
         id = call.get("id")
         if not isinstance(id, str) or not id:
-            report.add("call-id", "a call needs an id", id)
+            report.add("call-id", "a call must have an id", id)
         elif len(id) > LONGEST_ID:
-            report.add("call-id", f"the call id has {len(id)} characters, at most {LONGEST_ID} are taken", id)
+            report.add("call-id", f"the call id must have at most {LONGEST_ID} characters, not {len(id)}", id)
         elif id in self._open:
             report.add("call-id", f"the id {id} occurs twice in one batch", id)
         if isinstance(id, str) and id:
@@ -134,15 +134,15 @@ def _check_function(call: dict[str, Any], report: Report) -> None:
         custom = call.get("custom")
         report.name(custom.get("name") if isinstance(custom, dict) else None, id=id)
         if isinstance(custom, dict) and not isinstance(custom.get("input"), str):
-            report.add("arguments", "the input of a custom tool is a string", id)
+            report.add("arguments", "the input of a custom tool must be a string", id)
         return
     function = call.get("function")
     if not isinstance(function, dict):
-        report.add("shape", "a call needs a function", id)
+        report.add("shape", "a call must have a function", id)
         return
     report.name(function.get("name"), id=id)
     if not isinstance(function.get("arguments"), str):
-        report.add("arguments", "arguments is a string of JSON", id)
+        report.add("arguments", "arguments must be a string of JSON", id)
 
 
 def _check_content(message: dict[str, Any], role: Any, report: Report) -> None:
@@ -154,6 +154,6 @@ def _check_content(message: dict[str, Any], role: Any, report: Report) -> None:
         report.add("content-null", f"the content of a message of role {shown(role)} may not be null", id)
     elif isinstance(content, list):
         if not content or not all(isinstance(part, dict) and part.get("type") for part in content):
-            report.add("content", "content is text or a non-empty list of typed parts", id)
+            report.add("content", "content must be text or a non-empty list of typed parts", id)
     elif not isinstance(content, str):
-        report.add("content", f"content is {type(content).__name__}, not text or parts", id)
+        report.add("content", f"content must be text or parts, not {type(content).__name__}", id)

@@ -95,7 +95,9 @@ def violations(payload: Any) -> list[Violation]:
         _check_id(item, kind, report)
         if reasoning is not None and not _produced(item, kind):
             report.add(
-                "reasoning-alone", "a reasoning item comes before the item it produced", index=reasoning
+                "reasoning-alone",
+                "a reasoning item must come before the item that it produced",
+                index=reasoning,
             )
         reasoning = None
         match kind:
@@ -108,9 +110,11 @@ def violations(payload: Any) -> list[Violation]:
             case "reasoning":
                 reasoning = report.index
             case _ if not isinstance(kind, str):
-                report.add("shape", f"an item's type is text, not {type(kind).__name__}")
+                report.add("shape", f"an item's type must be text, not {type(kind).__name__}")
     if reasoning is not None:
-        report.add("reasoning-alone", "a reasoning item comes before the item it produced", index=reasoning)
+        report.add(
+            "reasoning-alone", "a reasoning item must come before the item that it produced", index=reasoning
+        )
     for id, index in calls.items():
         if id not in answered:
             report.unanswered([id], index)
@@ -133,26 +137,26 @@ def _check_id(item: dict[str, Any], kind: Any, report: Report) -> None:
 
 def _check_message(item: dict[str, Any], report: Report) -> None:
     if item.get("role") not in _ROLES:
-        report.add("role", f"no role is called {shown(item.get('role'))}")
+        report.add("role", f"unknown role {shown(item.get('role'))}")
     content = item.get("content")
     if isinstance(content, list):
         if not content or not all(isinstance(part, dict) and part.get("type") for part in content):
-            report.add("content", "content is text or a non-empty list of typed parts")
+            report.add("content", "content must be text or a non-empty list of typed parts")
     elif not isinstance(content, str):
-        report.add("content", f"content is {type(content).__name__}, not text or parts")
+        report.add("content", f"content must be text or parts, not {type(content).__name__}")
 
 
 def _check_call(item: dict[str, Any], calls: dict[str, int], report: Report) -> None:
     id = item.get("call_id")
     if not isinstance(id, str) or not 0 < len(id) <= LONGEST_ID:
-        report.add("call-id", f"a call_id has 1 to {LONGEST_ID} characters", id)
+        report.add("call-id", f"a call_id must have 1 to {LONGEST_ID} characters", id)
     elif id in calls:
         report.add("call-id", f"the call_id {id:.80} is not unique", id)
     if isinstance(id, str) and id:
         calls.setdefault(id, report.index)
     report.name(item.get("name"), NAME_64, id)
     if not isinstance(item.get("arguments"), str):
-        report.add("arguments", "arguments is a string of JSON", id)
+        report.add("arguments", "arguments must be a string of JSON", id)
 
 
 def _check_output(
@@ -167,4 +171,4 @@ def _check_output(
     else:
         answered.add(id)
     if not isinstance(item.get("output"), str | list):
-        report.add("output", "output is text or a list of parts", id)
+        report.add("output", "output must be text or a list of parts", id)
