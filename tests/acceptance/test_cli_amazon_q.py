@@ -247,7 +247,7 @@ def test_a_session_of_ours_is_written_in_that_shape_and_says_what_is_left_out(ur
     assert document["transcript"] == ["> hello", "Good morning!\n[Tool uses: none]"]
     assert document["valid_history_range"] == [0, 1]
     assert err == (
-        "turnstate: session ours: note: the system prompt is left out: there, an agent brings it along\n"
+        "turnstate: session ours: note: the system prompt is left out; in Amazon Q it comes from the agent\n"
     )
     assert turnstate("amazon-q", "import", "-", "--tenant", "other", stdin=out).code == 0
 

@@ -29,7 +29,7 @@ from . import messages as assistants
 from . import messages as users
 from .messages import Naming
 
-__all__ = ["ENTRIES", "LARGEST", "MAIN", "SUMMARISED", "load", "marked", "read", "repaired"]
+__all__ = ["ENTRIES", "LARGEST", "MAIN", "SUMMARIZED", "load", "marked", "read", "repaired"]
 
 # Exchanges as a window would send them: every call is answered by what follows it and by nothing else.
 
@@ -101,7 +101,7 @@ ENTRIES = ("history", "next_message", "transcript", "latest_summary")
 """Fields that become entries of a timeline; in the state of a tangent, they are the main conversation's."""
 
 MAIN = "main_"
-SUMMARISED = "request"
+SUMMARIZED = "request"
 
 _ELSEWHERE = (*ENTRIES, "conversation_id", "valid_history_range", "checkpoint_manager", "tangent_state")
 _NULLABLE = ("next_message", "latest_summary", "checkpoint_manager")
@@ -199,7 +199,7 @@ def _entries(document: dict[str, Any], naming: Naming, at: str) -> Iterator[Entr
     """Yield summary, history and next message as entries."""
     join = "" if at.endswith("_") else "."
     if (summary := document.get("latest_summary")) is not None:
-        yield carried(summary[0], {SUMMARISED: summary[1]})
+        yield carried(summary[0], {SUMMARIZED: summary[1]})
     for place, entry in enumerate(document["history"]):
         here = f"{at}{join}history[{place}]"
         record = entry.get("request_metadata")

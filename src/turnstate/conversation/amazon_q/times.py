@@ -64,30 +64,30 @@ def start_numbers(since_1970: int) -> list[int]:
 def _parsed(text: str, at: str) -> tuple[datetime, str]:
     found = _RFC_3339.fullmatch(text)
     if found is None:
-        raise InvalidPayload(f"{text!r:.40} is no moment as RFC 3339 writes it", path=at)
+        raise InvalidPayload(f"{text!r:.40} is not a valid RFC 3339 time", path=at)
     second = "59" if found["second"] == _LEAP_SECOND else found["second"]
     try:
         local = datetime.fromisoformat(f"{found['day']}T{found['minute']}:{second}{found['offset'].upper()}")
         moment = local.astimezone(UTC).replace(tzinfo=None)
     except (ValueError, OverflowError):
-        raise InvalidPayload(f"{text!r:.40} is no moment of any calendar", path=at) from None
+        raise InvalidPayload(f"{text!r:.40} is not a valid date and time", path=at) from None
     return moment, found["fraction"] or ""
 
 
 def _of_numbers(numbers: list[Any], at: str) -> datetime:
     if len(numbers) != _NUMBERS or not all(type(number) is int for number in numbers):
-        raise InvalidPayload("the start of a tangent is nine numbers", path=at)
+        raise InvalidPayload("the start of a tangent must be nine whole numbers", path=at)
     year, day, hour, minute, second, nanosecond, *offset = numbers
     try:
         begun = datetime(year, 1, 1, hour, minute, second, nanosecond // 1000)
         return begun + timedelta(days=day - 1) - _offset(*offset)
     except (ValueError, OverflowError):
-        raise InvalidPayload("these numbers are no moment of any calendar", path=at) from None
+        raise InvalidPayload("these numbers are not a valid date and time", path=at) from None
 
 
 def _of_text(text: Any, at: str) -> datetime:
     if not isinstance(text, str):
-        raise InvalidPayload("the start of a tangent is nine numbers, or text", path=at)
+        raise InvalidPayload("the start of a tangent must be nine whole numbers, or text", path=at)
     found = _SPELLED.fullmatch(text)
     if found is None:
         moment, fraction = _parsed(text, at)
@@ -100,7 +100,7 @@ def _of_text(text: Any, at: str) -> datetime:
         local = moment + _of_a_second(found["fraction"] or "")
         return local + offset if found["offset"].startswith("-") else local - offset
     except (ValueError, OverflowError):
-        raise InvalidPayload(f"{text!r:.40} is no moment of any calendar", path=at) from None
+        raise InvalidPayload(f"{text!r:.40} is not a valid date and time", path=at) from None
 
 
 def _of_a_second(digits: str) -> timedelta:

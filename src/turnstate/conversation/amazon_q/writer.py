@@ -22,7 +22,7 @@ from . import fields, messages, reader, times
 from . import fields as kept
 from . import fields as metadata
 from . import fields as snapshots
-from .reader import ENTRIES, MAIN, SUMMARISED
+from .reader import ENTRIES, MAIN, SUMMARIZED
 
 __all__ = ["first_written", "left_out", "row", "saved", "write"]
 
@@ -128,7 +128,7 @@ def _summary(timeline: Timeline) -> list[Any] | None:
     if found is None or not _is_compaction(found[1]):
         return None
     text, cut, by_model = found
-    if by_model is None and isinstance(record := cut.asked.get(SUMMARISED), dict):
+    if by_model is None and isinstance(record := cut.asked.get(SUMMARIZED), dict):
         return [text, record]
     model = str(by_model.source.get("model", "")) if by_model else ""
     return [text, metadata.of_summary(text, cut.id, model)] if text else None
@@ -177,7 +177,7 @@ def _omissions(state: ConversationState) -> Iterator[str]:
     first = first_written(timeline)
     parts = [(message, part) for message in timeline.messages for part in message.parts]
     if timeline.fold.prompt:
-        yield "the system prompt is left out: there, an agent brings it along"
+        yield "the system prompt is left out; in Amazon Q it comes from the agent"
     if timeline.fold.bootstrap:
         yield "what is known of the user is left out"
     if hidden := first - timeline.live_from:
@@ -185,7 +185,7 @@ def _omissions(state: ConversationState) -> Iterator[str]:
     if older := timeline.live_from:
         yield f"{_counted(older, 'exchange')} that the live history does not show left out"
     if kept := len(state.kept_tangents()):
-        yield f"{_counted(kept, 'tangent')} that came to an end left out"
+        yield _counted(kept, "tangent that was left is omitted", "tangents that were left are omitted")
     if thoughts := sum(isinstance(part, ReasoningPart) for _, part in parts):
         yield f"{_counted(thoughts, 'piece')} of reasoning left out"
     if foreign := sum(_is_described(message, part) for message, part in parts):

@@ -232,7 +232,7 @@ def test_a_tangent_of_ours_is_written_with_the_main_conversation() -> None:
     assert tangent["tangent_start_time"] == [2025, 298, 5, 3, 20, 0, 0, 0, 0]
     assert state.head.started == NOW
     state.exit_tangent_mode()
-    assert amazon_q.left_out(state) == ["1 tangent that came to an end left out"]
+    assert amazon_q.left_out(state) == ["1 tangent that was left is omitted"]
     assert "tangent_state" not in written(state)
 
 
@@ -332,7 +332,7 @@ def test_what_has_no_place_is_told() -> None:
     assert document["history"][0]["user"]["content"]["Prompt"]["prompt"] == "read\n[file https://e.org/a.pdf]"
     assert document["history"][0]["assistant"]["Response"]["content"] == "ok"
     assert amazon_q.left_out(state) == [
-        "the system prompt is left out: there, an agent brings it along",
+        "the system prompt is left out; in Amazon Q it comes from the agent",
         "1 piece of reasoning left out",
         "1 file or picture written as a line of text",
     ]
