@@ -50,7 +50,7 @@ class AgentFiles:
             self._state = await self._session.conversation()
             self.tracking = LineTracking(self._state, self._root)
         if self._state is not None:
-            await self._commit(self._state)  # also writes what a cancelled run had not
+            await self._commit(self._state)  # also writes what a canceled run had not
 
     async def record(self) -> None:
         """Save the line tracker if it has changed."""

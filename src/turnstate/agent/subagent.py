@@ -3,7 +3,7 @@
 Each call gets its own session, and the last reply in it is the result of the call. The id of that session is
 derived from the call, so a call that was interrupted and is run again resumes its session: nothing in it is
 done twice. The two sessions link to each other: the caller's in its state (namespace ``subagents``), the
-sub-agent's in its metadata. A sub-agent is cancelled and resumed together with the agent that called it.
+sub-agent's in its metadata. A sub-agent is canceled and resumed together with the agent that called it.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def wait(tries: int, random: Random) -> int:
 
 
 GRACE = 5.0
-"""Seconds that a cancelled call has to end before it is abandoned."""
+"""Seconds that a canceled call has to end before it is abandoned."""
 
 MAX_ERROR = 500
 
@@ -64,7 +64,7 @@ async def failure(call: Callable[[], Awaitable[object]], *, timeout: float) -> s
     task = asyncio.ensure_future(_caught(call))
     try:
         await asyncio.wait({task}, timeout=timeout)
-    finally:  # also if the caller is cancelled
+    finally:  # also if the caller is canceled
         if not task.done():
             await _end(task)
     if not task.done() or task.cancelled():

@@ -8,7 +8,7 @@
 
 Streaming is the only interface, since a stream can be folded into a whole answer, but not the other way
 around. A `Reply` folds event by event, so a loop can show the answer as it arrives and keep the part it has
-when it is cancelled. `Retried` means that the request is sent again: discard what has arrived of the answer.
+when it is canceled. `Retried` means that the request is sent again: discard what has arrived of the answer.
 An adapter yields `Finished` only if the provider reported the end: a stream that ends without it was
 interrupted.
 """
@@ -257,7 +257,7 @@ async def complete(
     if not task.done():
         raise TimeoutError(f"{model.name} has not finished its answer in time")
     if task.cancelled():
-        raise ModelFailed(f"the request to {model.name} was cancelled by the model; try again")
+        raise ModelFailed(f"the request to {model.name} was canceled by the model; try again")
     reply = task.result()
     completion = reply.completion(id=id, timestamp=timestamp)
     if completion is None:
@@ -277,7 +277,7 @@ async def _folded(model: Model, request: ModelRequest, until: float) -> Reply:
 
 
 _abandoned = set[asyncio.Task[Reply]]()
-"""Requests that were cancelled and have not ended yet; nothing waits for them."""
+"""Requests that were canceled and have not ended yet; nothing waits for them."""
 
 
 def _abandon(task: asyncio.Task[Reply]) -> None:

@@ -176,7 +176,7 @@ INTERVAL = 1.0
 """Seconds between two checks of the outbox."""
 
 ENDING = 5.0
-"""Seconds for a delivery to end when the manager is closed; then it is cancelled, and repeated later."""
+"""Seconds for a delivery to end when the manager is closed; then it is canceled, and repeated later."""
 
 
 class Deliveries:

@@ -130,7 +130,7 @@ class SnapshotWriter:
 
 
 async def _completed(writing: asyncio.Future[Path]) -> Path:
-    """Wait for a thread, which cannot be cancelled, even if the task is cancelled."""
+    """Wait for a thread, which cannot be canceled, even if the task is canceled."""
     try:
         return await asyncio.shield(writing)
     except asyncio.CancelledError:

@@ -1,6 +1,6 @@
 """A built-in tool that runs a command in the workspace; hooks use its `run_program` as well.
 
-A program gets its own process group, which is killed as a whole when it times out or the agent is cancelled,
+A program gets its own process group, which is killed as a whole when it times out or the agent is canceled,
 so nothing is left running. Of output beyond a limit, the beginning and the end are kept; the middle is
 dropped as it arrives. The environment is the caller's without variables that look like secrets.
 """

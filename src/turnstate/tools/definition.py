@@ -13,7 +13,7 @@ are checked before the function runs; the model gets an error message that it ca
 `ToolContext` is not an argument: it receives the call, its session and its workspace.
 
 A plain function runs in a thread, so it may block; a coroutine function runs in the event loop. A thread
-cannot be stopped. A plain function that is cancelled or exceeds its time limit gets a second to finish, so a
+cannot be stopped. A plain function that is canceled or exceeds its time limit gets a second to finish, so a
 short one, such as a write, is never still running when the next step begins. A longer one keeps running, and
 its result is discarded.
 """
@@ -46,7 +46,7 @@ __all__ = ["BadArguments", "Tool", "ToolContext", "tool"]
 BUILTIN, CUSTOM = ToolOrigin("builtin"), ToolOrigin("custom")
 
 GRACE = 1.0
-"""Seconds that a function in a thread gets to finish when it is cancelled."""
+"""Seconds that a function in a thread gets to finish when it is canceled."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 """Matches names that every provider accepts."""

@@ -206,7 +206,7 @@ async def test_a_model_that_raises_cancelled_error_has_failed(harness: Harness) 
     await grown(session, 10)
     done = await session.compact(BUDGET)
     assert (done.source, model.requests) == ("digest", 3)  # an error: tried again with less of the record
-    assert "cancelled by the model" in done.refused
+    assert "canceled by the model" in done.refused
 
 
 @run

@@ -240,8 +240,8 @@ class RaceContract(Scene):
         ids = await sound(store)
         equal((len(ids), ids[-1]), (receipt.last, "last"), "the last one")
         for n in range(30):
-            holds(f"{n} c" in ids, "who was not cancelled is there")
-            equal(f"{n} a" in ids, f"{n} b" in ids, "who was cancelled is there whole or not at all")
+            holds(f"{n} c" in ids, "who was not canceled is there")
+            equal(f"{n} a" in ids, f"{n} b" in ids, "who was canceled is there whole or not at all")
 
     @scenario
     async def test_readers_beside_writers_see_whole_changes(self, store: Store) -> None:
