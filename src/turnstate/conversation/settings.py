@@ -34,7 +34,6 @@ from .tools import ToolOrigin, Tools
 __all__ = [
     "DEFAULTS",
     "ConversationHead",
-    "beside",
     "fields_of",
     "is_stored",
     "model_from_json",
@@ -43,6 +42,7 @@ __all__ = [
     "restore",
     "tools_from_json",
     "tools_to_json",
+    "without_known_model",
 ]
 
 DEFAULTS: dict[str, Any] = {"tools": {}, "mcp_enabled": True}
@@ -92,9 +92,9 @@ class ConversationHead:
         """Add entries for settings and line trackers that have changed."""
         self._record_model()
         change = self.head.fold.model
-        fields = beside(fields_of(self), change)
+        fields = without_known_model(fields_of(self), change)
         before = self.head.settings.fields if self.head.settings else DEFAULTS
-        if fields != beside(before, change):
+        if fields != without_known_model(before, change):
             self.head.add(Settings(fields))
         if self.file_line_tracker != self.head.trackers:
             for path in {**self.head.trackers, **self.file_line_tracker}:
@@ -206,7 +206,7 @@ def fields_of(state: ConversationHead) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def beside(fields: dict[str, Any], change: ModelChange | None) -> dict[str, Any]:
+def without_known_model(fields: dict[str, Any], change: ModelChange | None) -> dict[str, Any]:
     """Return settings without a model that the newest model change in the log repeats or replaces."""
     info = fields.get("model_info")
     if change is None or info is None:

@@ -191,7 +191,7 @@ class Tangents(ConversationHead):
 
     def reopen_tangent(self, name: str) -> None:
         """Reopen a tangent that was left; leaving it leads back to where it began."""
-        found = next((one for one in (*self._under_way(), *self._left()) if one.name == name), None)
+        found = next((one for one in (*self._open_tangents(), *self._left()) if one.name == name), None)
         if found is None:
             raise NotFound(f"there is no tangent {name}; kept_tangents() lists those that exist")
         self._check_loaded(found)
@@ -206,7 +206,7 @@ class Tangents(ConversationHead):
         """The main conversation, while a tangent is open."""
         if self.head.parent is None:
             return None
-        main = self._under_way()[-1].parent or self.head
+        main = self._open_tangents()[-1].parent or self.head
         return ConversationCheckpoint(
             main_history=main.live_history,
             main_next_message=UserMessage(main.pending) if main.pending else None,
@@ -239,9 +239,9 @@ class Tangents(ConversationHead):
 
     def _left(self) -> list[Timeline]:
         """Return the tangents that were left and lead back to the current timelines, or to each other."""
-        under_way = self._under_way()
-        names, left = {one.name for one in under_way}, dict[str, Timeline]()
-        bases = [*under_way, under_way[-1].parent if under_way else self.head]
+        around = self._open_tangents()
+        names, left = {one.name for one in around}, dict[str, Timeline]()
+        bases = [*around, around[-1].parent if around else self.head]
         while bases:
             base = bases.pop()
             tangents = [one for one in self.timelines if one.operation == "tangent" and one.parent is base]
@@ -267,7 +267,7 @@ class Tangents(ConversationHead):
         self.timelines.remove(timeline)
         return True
 
-    def _under_way(self) -> list[Timeline]:
+    def _open_tangents(self) -> list[Timeline]:
         """Return the open tangents, the innermost first."""
         return _around(self.head)[:-1]
 

@@ -101,10 +101,14 @@ async def ask(
     return Summary(cut=cut.id, text=text, facts=facts, source=source)
 
 
-def _usage(told: UsageReported, model: str, cut: Cut) -> Usage:
-    details = {**told.details, "purpose": SUMMARY, "cut": cut.id}
+def _usage(reported: UsageReported, model: str, cut: Cut) -> Usage:
+    details = {**reported.details, "purpose": SUMMARY, "cut": cut.id}
     return Usage(
-        input=told.input, output=told.output, cached=told.cached, model=told.model or model, details=details
+        input=reported.input,
+        output=reported.output,
+        cached=reported.cached,
+        model=reported.model or model,
+        details=details,
     )
 
 
