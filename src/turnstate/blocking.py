@@ -123,7 +123,11 @@ class _BlockingCall:
             self._task.cancel()
 
     def _end(self, task: asyncio.Task[Any]) -> None:
-        error = SessionError("cancelled before it ended") if task.cancelled() else task.exception()
+        error = (
+            SessionError("the operation was canceled before it finished")
+            if task.cancelled()
+            else task.exception()
+        )
         if error is not None:
             self._outcome.set_exception(error)
         else:

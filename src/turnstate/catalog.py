@@ -89,7 +89,7 @@ def _default(name: str, bare: str) -> ModelInfo:
     unknown = _table().unknown
     begun = [family for family in _table().families if bare.startswith(family)]
     kin = _table().families[max(begun, key=len)] if begun else _Family("unknown", "estimate")
-    text = "the model %r is not in the catalog: taken to have a window of %d tokens, counted by %s"
+    text = "the model %r is not in the catalog: assuming a window of %d tokens, counted with %s"
     logging.getLogger(__name__).warning(text, name[:200], unknown.context_window, kin.counter)
     return ModelInfo(
         id=name,

@@ -147,7 +147,9 @@ def encode(entry: Entry, *, short: bool = False) -> bytes:
         data = _encoder.encode(entry) if short else long_json.encode(entry, _encoder)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         # A message is checked when it is created, but its dicts and lists can be changed in place.
-        raise InvalidMessage(f"an entry of the log holds what JSON cannot: {error!s:.200}") from None
+        raise InvalidMessage(
+            f"an entry of the log holds a value that JSON cannot represent: {error!s:.200}"
+        ) from None
     if not isinstance(entry, Message) or b'"extra":' not in data:
         return data
     return long_json.encode(_put_back(msgspec.to_builtins(entry), Message), _encoder)

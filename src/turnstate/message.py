@@ -401,9 +401,9 @@ def is_timestamp(text: str) -> bool:
 
 def _contradiction(message: Message) -> str:
     if message.role not in _RULES:
-        return f"no role is called {message.role!r:.40}"
+        return f"unknown role {message.role!r:.40}"
     if message.kind not in (None, *_KINDS):
-        return f"no kind of system message is called {message.kind!r:.40}"
+        return f"unknown kind of system message {message.kind!r:.40}"
     fields = ("content", "tool_calls", "tool_results", "kind")
     held = [name for name in fields if getattr(message, name) not in (None, ())]
     return f"{_RULES[message.role]}; this one has {' and '.join(held) or 'nothing'}"

@@ -73,7 +73,9 @@ def settle_extra(value: Value) -> None:
     """Copy the unknown fields, none of which may have the name of a declared field."""
     extra = _object(value.extra, at="extra")
     if taken := extra.keys() & wire_names(type(value)):
-        raise InvalidMessage(f"{min(taken)} is no extra field of {type(value).__name__}", path="extra")
+        raise InvalidMessage(
+            f"{min(taken)} is a field of {type(value).__name__} and cannot be in extra", path="extra"
+        )
     force_setattr(value, "extra", Extra(extra) if extra else UNSET)
 
 
@@ -132,7 +134,7 @@ def check_string(setting: str, value: object, *, optional: bool = False) -> None
 def check_kind(setting: str, value: object, kind: type, *, optional: bool = False) -> None:
     """Reject a setting of the wrong type."""
     if not (isinstance(value, kind) or (optional and value is None)):
-        refuse(setting, value, f"{'nothing or ' if optional else ''}a value of type {kind.__name__}")
+        refuse(setting, value, f"{'None or ' if optional else ''}a value of type {kind.__name__}")
 
 
 def refuse(setting: str, value: object, allowed: str) -> NoReturn:

@@ -183,7 +183,7 @@ def test_a_field_that_another_value_knows_is_still_unknown_here(message: Message
 @pytest.mark.req("A7")
 @each("name", ["id", "role", "content", "native"])
 def test_an_extra_field_cannot_take_the_place_of_a_known_one(name: str) -> None:
-    with pytest.raises(InvalidMessage, match=f"{name} is no extra field of Message"):
+    with pytest.raises(InvalidMessage, match=f"{name} is a field of Message and cannot be in extra"):
         codec.from_builtins(a_message()).replace(extra={name: "other"})
 
 

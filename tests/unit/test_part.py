@@ -143,8 +143,8 @@ def test_unknown_fields_stay_with_the_part(part: Part) -> None:
     ("extra", "reason"),
     [
         (5, "expected a JSON object"),
-        ({"text": "other"}, "text is no extra field of TextPart"),
-        ({"type": "image"}, "type is no extra field of TextPart"),
+        ({"text": "other"}, "text is a field of TextPart and cannot be in extra"),
+        ({"type": "image"}, "type is a field of TextPart and cannot be in extra"),
         ({"a": float("nan")}, "nan is not JSON"),
         ({1: 2}, "a key of type int"),
     ],

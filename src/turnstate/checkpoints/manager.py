@@ -182,7 +182,9 @@ class CheckpointManager:
         """Return a turn with the tools in it."""
         found = next((turn for turn in self.turns() if turn.label == label), None)
         if found is None:
-            raise UnknownCheckpoint(f"there is no turn {label:.80} on this path; list shows what there is")
+            raise UnknownCheckpoint(
+                f"there is no turn {label:.80} on this path; `list` shows the existing checkpoints"
+            )
         return found
 
     async def diff(self, label: str, other: str | None = None) -> Diff:
@@ -368,7 +370,7 @@ class CheckpointManager:
             named = [one for one in found if one[1].label.startswith(f"{label}.")]
         if not named:
             raise UnknownCheckpoint(
-                f"there is no checkpoint {label:.80} on this path; list shows what there is"
+                f"there is no checkpoint {label:.80} on this path; `list` shows the existing checkpoints"
             )
         return named[-1]
 

@@ -253,7 +253,7 @@ def _take_place(timeline: Timeline, plain: _TimelinePart, timelines: list[Timeli
         raise InvalidPayload("a timeline must come after the one that it restores", path=f"{at}.restores")
     left = timelines[plain.restores]
     if not 0 <= plain.shared <= min(len(left.entries), len(timeline.entries)):
-        raise InvalidPayload("the two timelines do not share so many entries", path=f"{at}.shared")
+        raise InvalidPayload("the timelines share fewer entries than that", path=f"{at}.shared")
     timeline.operation, timeline.former, timeline.shared = plain.operation, left, plain.shared
     timeline.created = plain.created or plain.shared
 

@@ -69,7 +69,7 @@ class ConversationState(Tangents):
         policy: Policy | None = None,
     ) -> None:
         if not isinstance(policy, Policy | None):
-            refuse("ConversationState(policy)", policy, "nothing or a value of type Policy")
+            refuse("ConversationState(policy)", policy, "None or a value of type Policy")
         super().__init__(os or System(), policy or Policy())
         self.conversation_id = conversation_id if conversation_id is not None else str(ids.message_id())
         self._tool_config = list(tool_config.values()) if tool_config else []

@@ -58,7 +58,9 @@ class Exchange(Adapter):
     ) -> dict[str, Any]:
         """Return the arguments of the SDK's call: the messages, the tools, and the options unchanged."""
         if self.list_key in options:
-            raise InvalidSetting(f"{self.list_key} is made of the messages; pass other options only")
+            raise InvalidSetting(
+                f"{self.list_key} is built from the messages argument and cannot be passed as an option"
+            )
         request = self._settled(self.render(messages, tools=tools) | options)
         if violations := self.validate(request, request=True):
             more = f" (and {len(violations) - 1:,} more)" if len(violations) > 1 else ""
@@ -72,7 +74,7 @@ class Exchange(Adapter):
         answer = self._answer(payload)
         draft = self._read_reply(self._tidied(answer.items))
         if draft.role != "assistant":
-            raise InvalidPayload(f"a reply is the assistant's, not of role {draft.role}", path="$")
+            raise InvalidPayload(f"expected a reply from the assistant, got role {draft.role}", path="$")
         message = Settling(Native(format=self.name)).message(0, draft)
         scope = self._scope([message])
         scope.enter(message, 0, leading=False)

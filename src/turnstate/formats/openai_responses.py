@@ -77,8 +77,8 @@ def whole_draft(items: list[Any]) -> Draft:
     run = _ItemRun()
     for index, item in enumerate(items):
         path = f"$.output[{index}]"
-        if _draft(expect(item, dict[str, Any], path), path):
-            raise InvalidPayload("an item of a response is the assistant's", path=path)
+        if other := _draft(expect(item, dict[str, Any], path), path):
+            raise InvalidPayload(f"expected an item from the assistant, got role {other.role}", path=path)
         run.add(item, path)
     return next(run.draft(len(items)), Draft("assistant", items, ""))
 
@@ -146,7 +146,7 @@ def _draft(item: dict[str, Any], path: str) -> Draft | None:
         return None
     wire: _MessageItem = expect(item, _MessageItem, path)
     if wire.role not in ("user", "system", "developer"):
-        raise InvalidPayload(f"no role is called {wire.role!r:.40}", path=f"{path}.role")
+        raise InvalidPayload(f"unknown role {wire.role!r:.40}", path=f"{path}.role")
     content = (
         wire.content if isinstance(wire.content, str) else tuple(_read_part(one) for one in wire.content)
     )

@@ -4,8 +4,9 @@ The `Sync` of a state records which part of it is in the log, and where: timelin
 about stores.
 
 Timelines are written one by one, parents first: a timeline that is not in the log becomes a branch, and at
-the end the head moves to where the state is. New entries of one timeline are one atomic write; a process that
-dies between two writes leaves a conversation that is consistent and can be opened. A state that another
+the end the head moves to where the state is. The new entries of a timeline are one atomic write if nothing
+forks from them; otherwise they are split at each new fork, and the fork is written in between. A process
+that dies between two writes leaves a conversation that is consistent and can be opened. A state that another
 writer has overtaken is refused with `Conflict`, and nothing in it is lost.
 """
 
@@ -136,7 +137,7 @@ class StateCommit:
         """Refuse a state of another session, or one that the log has overtaken."""
         state, sync = self._state, self._sync
         if state.conversation_id != row.id:
-            raise InputError(f"conversation {state.conversation_id:.80} is not that of session {row.id}")
+            raise InputError(f"conversation {state.conversation_id:.80} does not belong to session {row.id}")
         if sync.head is None and row.seq and sync.unconfirmed is None:
             raise InputError(
                 f"session {row.id} has a conversation already; load it with session.conversation()"

@@ -127,7 +127,7 @@ def page_mark(cursor: str, order: Order) -> PageMark:
             f"{cursor!r:.60} is not a cursor of sessions.list; pass the `cursor` of a page"
         ) from None
     if known != order:
-        raise InputError(f"this cursor is of a list with order={known!r:.20}, not {order!r}")
+        raise InputError(f"this cursor belongs to a list with order={known!r:.20}, not {order!r}")
     return PageMark(moment, id)
 
 

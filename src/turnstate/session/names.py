@@ -50,7 +50,8 @@ def checked(name: object, what: str, *, empty: bool = False) -> str:
     if "\0" in name:
         raise InputError(f"{what} contains a NUL character")
     if len(name) > LONGEST or not (name or empty):
-        raise InputError(f"{what} must have 1 to {LONGEST} characters, not {len(name)}")
+        allowed = "at most" if empty else "1 to"
+        raise InputError(f"{what} must have {allowed} {LONGEST} characters, not {len(name)}")
     return str.__str__(name)
 
 

@@ -90,7 +90,7 @@ class Session(SessionReader):
         disk = self._keeper.failure if self._keeper else ""
         store, lost = self._writer.store, ""
         if isinstance(store, ReportsLosses) and (found := store.lost(self._writer.at)):
-            lost = f"the store lost what it had acknowledged: {found}; say again what is missing"
+            lost = f"the store lost acknowledged data: {found}; send the missing messages again"
         memory = self._memory.notice if self._memory else ""
         notices = (*self._windows.damage, lost, model, disk, memory)
         return tuple(notice for notice in notices if notice)

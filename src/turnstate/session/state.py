@@ -147,8 +147,7 @@ class State:
         found = folded.values.get((entry.namespace, entry.key))
         if (found.version if found else None) != expected:
             raise Conflict(
-                f"{_shown(entry)} is not at version {expected!r:.60} any more; "
-                "read it again and decide again",
+                f"{_shown(entry)} is no longer at version {expected!r:.60}; read it again and retry",
                 version=writer.row.version,
                 head=folded.head,
             )

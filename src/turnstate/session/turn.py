@@ -288,7 +288,8 @@ class Turn:
         own = [call for call in calls if call.id in self._made]
         if own:
             names = ", ".join(f"{call.name} ({call.id})" for call in own[:3])
-            raise SessionError(f"{len(own)} calls have no result: {names}; pass each to turn.result first")
+            count = "1 call has" if len(own) == 1 else f"{len(own)} calls have"
+            raise SessionError(f"{count} no result: {names}; pass each result to turn.result first")
         if calls:
             await _finished(self._session._answer_interrupted_calls())
 
@@ -304,7 +305,7 @@ class Turn:
 
 
 async def _finished(write: Coroutine[Any, Any, T]) -> T:
-    """Wait for a write even if the task is cancelled: a late write would conflict with the next turn."""
+    """Wait for a write even if the task is canceled: a late write would conflict with the next turn."""
     outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(_settle(write, outcome))
     try:

@@ -236,7 +236,7 @@ class WindowMaker:
             return await off_loop(made, large=True)
         except TurnstateError:  # the tally is sound, and is kept
             raise
-        except BaseException:  # the task was cancelled: the thread may still be at work on the tally
+        except BaseException:  # the task was canceled: the thread may still be at work on the tally
             self._live, self._tallied = live.restarted(), None
             raise
 
@@ -346,9 +346,10 @@ class WindowMaker:
             window = await self._shown(loaded, budget, ())
         plan = compaction(window, self._policy, strategy, focus=focus)
         if plan is None:
+            exchanges = f"{strategy.keep} exchange{'s' * (strategy.keep != 1)}"
             raise SessionError(
-                f"there is nothing to compact: the conversation has no more than the {strategy.keep} "
-                "exchanges that are to be kept"
+                f"there is nothing to compact: the conversation has only the {exchanges} that "
+                "compaction keeps, or fewer"
             )
         return loaded, plan
 

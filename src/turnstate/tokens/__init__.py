@@ -41,7 +41,7 @@ def counter_names() -> list[str]:
 def counter(name: str) -> Counter:
     """Find a counter by name; for the name of a model, use `counter_for`."""
     if not isinstance(name, str):
-        raise UnknownName(f"a counter's name is text, not {type(name).__name__}; there are {_names()}")
+        raise UnknownName(f"a counter's name is text, not {type(name).__name__}; available: {_names()}")
     if name in VOCABULARIES:
         return ExactCounter(name)
     if name == "estimate":
@@ -52,9 +52,10 @@ def counter(name: str) -> Counter:
     models = (one for one in catalog.models() if name.lower() in (one.id, *one.aliases))
     if model := next(models, None):
         raise UnknownName(
-            f"{name!r:.60} is a model, not a counter; its counter is {model.counter!r} (there are {_names()})"
+            f"{name!r:.60} is a model, not a counter; its counter is {model.counter!r} "
+            f"(available: {_names()})"
         )
-    raise UnknownName(f"no counter is called {name!r:.60}; there are {_names()}")
+    raise UnknownName(f"unknown counter {name!r:.60}; available: {_names()}")
 
 
 def _names() -> str:

@@ -61,7 +61,8 @@ class Calibrated(Struct, frozen=True):
         """Learn from one request: the tokens we counted and the tokens the provider reported."""
         if counted <= 0 or reported <= 0:
             raise InputError(
-                f"{reported} reported for {counted} counted tokens teaches nothing: both must be above 0"
+                f"cannot calibrate from {reported} reported and {counted} counted tokens: "
+                "both must be above 0"
             )
         ratio = reported / counted
         if self.samples:

@@ -70,7 +70,7 @@ class ExactCounter(Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.name not in VOCABULARIES:
             known = ", ".join(VOCABULARIES)
-            raise UnknownName(f"no open vocabulary is called {self.name!r:.60}; there are {known}")
+            raise UnknownName(f"unknown vocabulary {self.name!r:.60}; available: {known}")
 
     @property
     def is_loaded(self) -> bool:

@@ -206,5 +206,5 @@ FACTORS = {
 def estimator(family: str) -> Estimator:
     """Return the estimator of a model family."""
     if family not in FACTORS:
-        raise UnknownName(f"no model family is called {family!r:.60}; there are {', '.join(FACTORS)}")
+        raise UnknownName(f"unknown model family {family!r:.60}; available: {', '.join(FACTORS)}")
     return Estimator(f"estimate:{family}", FACTORS[family])

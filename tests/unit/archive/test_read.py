@@ -86,7 +86,7 @@ def test_an_archive_of_a_newer_version_is_refused() -> None:
         ([{**SESSION, "tags": ["x" * 501]}], "line 2: a tag must have"),
         ([{**SESSION, "reason": "a\0b"}], "line 2: a reason contains a NUL"),
         ([{**SESSION, "meta": {"x": "y" * 100_000}}], "line 2: meta has 100,008 bytes"),
-        ([{**SESSION, "counter": "nope"}], "line 2: no counter is called"),
+        ([{**SESSION, "counter": "nope"}], "line 2: unknown counter"),
         ([{**SESSION, "branch": 2}], "line 2: the head is on branch 2 of 1"),
         ([b'{"type":"session","id":"s","id":"t"}\n'], "line 2: the key 'id' occurs twice"),
         ([b'{"type":"session",\n'], "line 2: not JSON"),

@@ -183,7 +183,7 @@ def test_a_request_that_the_provider_would_reject_is_an_error() -> None:
     for name in formats.names():
         with pytest.raises(errors.InvalidConversation, match=f"{name} would reject the request"):
             formats.get(name).request([torn, QUESTION])
-        with pytest.raises(errors.InvalidSetting, match="is made of the messages"):
+        with pytest.raises(errors.InvalidSetting, match="is built from the messages argument"):
             formats.get(name).request([QUESTION], **{formats.get(name).list_key: []})
 
 

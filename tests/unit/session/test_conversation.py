@@ -165,7 +165,7 @@ async def test_a_state_of_another_session_is_refused(harness: Harness) -> None:
     first, second = await sessions.create(), await sessions.create()
     state = await first.conversation()
     said(state, "one")
-    with pytest.raises(InputError, match="is not that of session"):
+    with pytest.raises(InputError, match="does not belong to session"):
         await second.commit(state)
 
 

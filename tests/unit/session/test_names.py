@@ -27,6 +27,10 @@ def test_what_cannot_be_kept_is_refused_by_what_it_is(name: Any) -> None:
 
 def test_a_title_may_be_empty() -> None:
     assert checked("", "a title", empty=True) == ""
+    with pytest.raises(InputError, match="a title must have at most 500 characters, not 501"):
+        checked("x" * 501, "a title", empty=True)
+    with pytest.raises(InputError, match="a user must have 1 to 500 characters, not 0"):
+        checked("", "a user")
 
 
 @pytest.mark.parametrize("text", ["", "You help.", "\0", "x" * 10_000])

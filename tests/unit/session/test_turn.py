@@ -289,6 +289,10 @@ async def test_what_makes_no_sense_is_refused_and_changes_nothing(harness: Harne
         await turn.reply(calls("look", "listen"))
         with pytest.raises(SessionError, match=r"2 calls have no result: look \(call_"):
             await turn.request("openai-chat")
+        look, _ = (await session.messages())[-1].tool_calls
+        await turn.result(look, "fog")
+        with pytest.raises(SessionError, match=r"1 call has no result: listen \(call_"):
+            await turn.request("openai-chat")
 
 
 @run

@@ -407,7 +407,7 @@ def test_what_a_store_reports_as_lost_is_a_notice() -> None:
     async def notices() -> None:
         session = await SessionManager(ForgetfulStore()).create(id="s1")
         (notice,) = session.notices
-        assert "lost what it had acknowledged: entry 3 of s1 is missing" in notice
+        assert "lost acknowledged data: entry 3 of s1 is missing" in notice
         assert (await SessionManager(MemoryStore()).create(id="s1")).notices == ()
 
     asyncio.run(notices())

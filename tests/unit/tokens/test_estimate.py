@@ -116,7 +116,7 @@ def test_no_factor_is_out_of_this_world() -> None:
 
 
 def test_an_unknown_family_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UnknownName, match="'eliza'; there are claude, "):
+    with pytest.raises(UnknownName, match="'eliza'; available: claude, "):
         estimator("eliza")
 
 

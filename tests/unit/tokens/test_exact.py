@@ -120,7 +120,7 @@ def test_ten_megabytes_in_one_line_are_counted_exactly() -> None:
 
 
 def test_an_unknown_vocabulary_is_refused_at_once() -> None:
-    with pytest.raises(UnknownName, match="'gpt2'; there are cl100k_base, o200k_base"):
+    with pytest.raises(UnknownName, match="'gpt2'; available: cl100k_base, o200k_base"):
         ExactCounter("gpt2")
 
 

@@ -82,7 +82,7 @@ class Collector:
         try:
             return self._stream.add(event)
         except (AttributeError, IndexError, KeyError, TypeError) as error:  # it has an unexpected shape
-            raise InvalidPayload(f"this is no chunk of a reply: {event!r:.200}", path="$") from error
+            raise InvalidPayload(f"this is not a chunk of a reply: {event!r:.200}", path="$") from error
 
     def reply(self) -> ReceivedMessage:
         """Return the complete reply; raise `ReplyInterrupted` if the stream ended before it was complete."""
@@ -138,7 +138,7 @@ def failure(payload: Any, missing: str) -> ModelFailed | InvalidPayload:
     if error:
         text = error.get("message") if isinstance(error, dict) else error
         return ModelFailed(f"the provider answered with an error: {text or error!s:.500}")
-    return InvalidPayload(f"this is no response of the provider: {missing}", path="$")
+    return InvalidPayload(f"this is not a response from the provider: {missing}", path="$")
 
 
 def whole(value: Any) -> int:
