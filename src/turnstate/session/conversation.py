@@ -111,9 +111,9 @@ async def _loaded(writer: SessionWriter, *, os: Os | None, policy: Policy) -> Co
 async def catch_up(writer: SessionWriter, windows: WindowMaker, state: ConversationState) -> None:
     """Add what was appended since a state was loaded; unwritten entries of the state come after it.
 
-    Raise `Conflict` if the head is on another branch and the state has unwritten entries. Other tasks may add
-    to the state while this one reads, so it looks for unwritten entries again after each read and then
-    changes the state without waiting in between.
+    Raise `Conflict` if the head is on another branch and the state has unwritten entries, or if the state has
+    moved its head and was not written since. Other tasks may add to the state while this one reads, so it
+    looks for unwritten entries again after each read and then changes the state without waiting in between.
     """
     sync, row = sync_of(state), await writer.refresh()
     before = sync.head or Position(1, 0)
@@ -148,10 +148,16 @@ async def catch_up(writer: SessionWriter, windows: WindowMaker, state: Conversat
 
 
 def _unwritten(state: ConversationState, sync: Sync, row: SessionRow) -> list[Entry]:
-    """Return the head's entries that are not in the log; those of other timelines cannot be moved."""
+    """Return the head's entries that are not in the log.
+
+    Raise `Conflict` if they cannot be moved: those of other timelines, and those of a head that the state
+    has moved since it was last written.
+    """
     waiting = {one: list(one.entries[sync.place(one).written :]) for one in state.timelines}
     waiting = {one: entries for one, entries in waiting.items() if entries}
-    if waiting and (row.branch != sync.branch or set(waiting) != {state.head}):
+    branch = sync.place(state.head).branch
+    has_moved = branch != sync.branch if branch is not None else state.head.former is not None
+    if has_moved or (waiting and (row.branch != sync.branch or set(waiting) != {state.head})):
         raise overtaken(row.id, row.version, row.head)
     return waiting.get(state.head, [])
 

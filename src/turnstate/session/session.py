@@ -318,7 +318,7 @@ class Session(SessionReader):
         """Add what was appended since a state was loaded or committed; the cost depends on what is new.
 
         Uncommitted entries of the state come after it; raise `Conflict` if they cannot, because the head
-        is now on another branch.
+        is now on another branch, in the log or in the state.
         """
         async with self._committing:
             await catch_up(self._writer, self._windows, state)

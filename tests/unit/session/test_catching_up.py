@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from session_fixtures import Harness, run
 from state_fixtures import BUDGET, elsewhere, plain, reloaded, said
 
 from turnstate import Message, ToolCallRequest, ToolCallResult
-from turnstate.conversation import FileLineTracker
+from turnstate.conversation import ConversationState, FileLineTracker
 from turnstate.entry import Checkpoint, Note
 from turnstate.errors import Conflict
 
@@ -148,3 +149,41 @@ async def test_a_state_that_lacks_many_entries_is_loaded_again(
         await session.catch_up(state)
         assert (state.head is before) is same
         assert plain(state) == plain(await reloaded(harness, session))
+
+
+def begins_a_tangent(state: ConversationState) -> None:
+    state.begin_tangent()
+    said(state, "aside")
+
+
+@pytest.mark.parametrize("step", [begins_a_tangent, lambda state: state.restore_moment(2)])
+@run
+async def test_a_head_that_was_moved_and_not_written_is_refused_and_left_as_it_is(
+    harness: Harness, step: Callable[[ConversationState], None]
+) -> None:
+    session = await (await harness.manager()).create()
+    state = await session.conversation()
+    said(state, "one", "two")
+    await session.commit(state)
+    step(state)
+    before = plain(state)
+    await (await elsewhere(harness, session)).append(Message.user("three"))
+    with pytest.raises(Conflict):
+        await session.catch_up(state)
+    assert plain(state) == before
+
+
+@run
+async def test_an_undo_that_is_not_written_is_refused_as_well(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
+    state = await session.conversation()
+    said(state, "one", "two")
+    await session.commit(state)
+    state.restore_moment(2)
+    await session.commit(state)
+    state.undo_restore()
+    before = plain(state)
+    await (await elsewhere(harness, session)).append(Message.user("three"))
+    with pytest.raises(Conflict):
+        await session.catch_up(state)
+    assert plain(state) == before
