@@ -109,9 +109,12 @@ class BuiltinEngine:
         return next(fact for fact in await self.facts(user) if (session, note.message) in fact.sources)
 
     async def drop(self, user: User, fact: str) -> bool:
-        """Remove one fact, and the note that it comes from; return False if there is no such fact."""
+        """Remove one fact, and the note that it comes from; return False if there is no such fact.
+
+        Facts that it had ended hold again.
+        """
         removed = await self._database.write(lambda: drop_fact(user, fact))
-        await self._database.scrub()
+        await self.scrub()
         return removed
 
     async def forget(self, whose: User | Address) -> int:
@@ -124,10 +127,14 @@ class BuiltinEngine:
             owners = await self._database.rows("owners_of_session", **whose._asdict())
             users = [User(tenant, name) for _, tenant, name in owners]
             removed = sum([await self._database.write(_dropping(user, whose.session)) for user in users])
-        await self._database.scrub()
+        await self.scrub()
+        return removed
+
+    async def scrub(self) -> None:
+        """Drop the remains of what was removed: vectors in memory, and bytes in files."""
         if self._meaning is not None:
             self._meaning.clear()
-        return removed
+        await self._database.scrub()
 
     async def turns(self, user: User, *, limit: int) -> list[Recollection]:
         """Return the newest turns of a user."""

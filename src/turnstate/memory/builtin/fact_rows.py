@@ -7,7 +7,7 @@ document whose fact no longer holds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import structs
 
@@ -80,23 +80,29 @@ def _put(owner: int, known: Sequence[Fact], changed: Sequence[Fact]) -> Operatio
         "add_source",
         [{"owner": owner, "fact": fact.id, "name": one.session, "message": one.message} for fact, one in new],
     )
-    yield from _sign(owner, {fact.id: fact for fact in [*known, *changed]}, changed)
+    facts = {fact.id: fact for fact in [*known, *changed]}
+    yield from _sign(owner, facts.values(), [source for fact in changed for source in fact.sources])
     yield from _add_concepts(owner, new)
 
 
-def _sign(owner: int, facts: dict[str, Fact], changed: Sequence[Fact]) -> Operation[None]:
-    """Mark the documents of changed facts by whether a fact that still holds comes from them."""
-    holding = {source for fact in facts.values() if fact.ended is None for source in fact.sources}
+def _sign(owner: int, facts: Iterable[Fact], sources: Iterable[Source]) -> Operation[None]:
+    """Mark documents by whether a fact comes from them, and whether one that still holds does."""
+    signs = dict[Source, Sign]()
+    for fact in facts:
+        for source in fact.sources:
+            if fact.ended is None:
+                signs[source] = Sign.FACT
+            else:
+                signs.setdefault(source, Sign.ENDED)
     rows = [
         {
             "owner": owner,
             "name": source.session,
             "message": source.message,
             "kept": ~int(Sign.FACT | Sign.ENDED),
-            "signs": int(Sign.FACT if source in holding else Sign.ENDED),
+            "signs": int(signs.get(source, Sign.NONE)),
         }
-        for fact in changed
-        for source in fact.sources
+        for source in sources
     ]
     yield Ask("sign_document", rows)
 
@@ -126,9 +132,14 @@ def drop_sources(owner: int, session: str) -> Operation[None]:
             left.append((yield from _restated(owner, fact, others)))
         else:
             yield from asked("drop_fact", owner=owner, id=fact.id)
-    before = {fact.id: fact for fact in known}
-    left = settled(known, left)
-    yield from _put(owner, left, [fact for fact in left if fact != before[fact.id]])
+    yield from _settle(owner, known, left)
+
+
+def _settle(owner: int, known: Sequence[Fact], left: Sequence[Fact]) -> Operation[list[Fact]]:
+    """Write the facts that are left after others were deleted, as they hold now; return all that are left."""
+    before, found = {fact.id: fact for fact in known}, settled(known, left)
+    yield from _put(owner, found, [fact for fact in found if fact != before[fact.id]])
+    return found
 
 
 def _restated(owner: int, fact: Fact, sources: tuple[Source, ...]) -> Operation[Fact]:
@@ -157,15 +168,21 @@ def _restated(owner: int, fact: Fact, sources: tuple[Source, ...]) -> Operation[
 
 
 def drop_fact(user: User, id: str) -> Operation[bool]:
-    """Delete a fact, and the note that it comes from; return False if there is no such fact."""
+    """Delete a fact, and the note that it comes from; return False if there is no such fact.
+
+    Facts that it had ended hold again.
+    """
     owner = yield from known_owner(user)
-    found = [fact for fact in (yield from facts_of(owner.id)) if fact.id == id] if owner else []
-    if owner is None or not found:
+    known = (yield from facts_of(owner.id)) if owner else []
+    dropped = next((fact for fact in known if fact.id == id), None)
+    if owner is None or dropped is None:
         return False
-    for source in found[0].sources:
+    for source in dropped.sources:
         rows = yield from asked("note", owner=owner.id, name=source.session, message=source.message)
         owner = yield from remove_documents(owner, [number for (number,) in rows])
     yield from asked("drop_sources_of_fact", owner=owner.id, id=id)
     yield from asked("drop_fact", owner=owner.id, id=id)
+    left = yield from _settle(owner.id, known, [fact for fact in known if fact.id != id])
+    yield from _sign(owner.id, left, dropped.sources)
     yield from set_owner(owner)
     return True

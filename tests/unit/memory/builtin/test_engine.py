@@ -16,13 +16,16 @@ import apsw
 import pytest
 from msgspec import structs
 from offload import evicted, said, session_record
+from postgres_server import execute, fresh_url
 
 from turnstate.errors import InputError, InvalidPayload, NewerFormat, StoreDamaged, StoreError, UnknownName
 from turnstate.memory import User
 from turnstate.memory.builtin import BuiltinEngine, connect
+from turnstate.memory.builtin.signs import Sign
 from turnstate.memory.facts import Source
 from turnstate.memory.model_extraction import ModelExtractor
 from turnstate.message import Message
+from turnstate.stores.postgres.server import target
 from turnstate.stores.values import Address
 from turnstate.testing import FixedClock, ScriptedModel
 
@@ -108,6 +111,50 @@ def test_what_a_forgotten_session_had_ended_holds_again() -> None:
         await engine.forget(Address("default", "s3"))
         assert {fact.value: fact.ended for fact in await engine.facts(U1)} == {"Porto": None}
         assert (await engine.profile(U1)).startswith("Home: Porto")
+
+    run(test)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_what_a_dropped_fact_had_ended_holds_again(database: str) -> None:
+    async def test(engine: BuiltinEngine) -> None:
+        async def signs() -> list[Sign]:
+            rows = await engine._database.rows("turns", owner=1, numbers=[0, 1, 2])
+            return [Sign(row[-1]) & (Sign.FACT | Sign.ENDED) for row in sorted(rows)]
+
+        for number, city in enumerate(["Porto", "Lisbon", "Faro"], 1):
+            at = f"2025-0{number}-01T00:00:00Z"
+            messages = [Message.user(f"We moved to {city}.", id="m1", timestamp=at)]
+            await engine.ingest(session_record(messages, session=f"s{number}", key=f"k{number}"))
+        ids = {fact.value: fact.id for fact in await engine.facts(U1)}
+        assert await signs() == [Sign.ENDED, Sign.ENDED, Sign.FACT]
+        assert await engine.drop(U1, ids["Lisbon"])
+        facts = {fact.value: fact.ended for fact in await engine.facts(U1)}
+        assert facts == {"Porto": "2025-03-01T00:00:00Z", "Faro": None}
+        assert await signs() == [Sign.ENDED, Sign.NONE, Sign.FACT]
+        assert await engine.drop(U1, ids["Faro"])
+        assert {fact.value: fact.ended for fact in await engine.facts(U1)} == {"Porto": None}
+        assert (await engine.profile(U1)).startswith("Home: Porto")
+        assert await signs() == [Sign.FACT, Sign.NONE, Sign.NONE]
+        assert (await engine.search(U1, "Which city do I live in?", 1))[0].session == "s1"
+        assert len(await engine.turns(U1, limit=9)) == 3
+
+    if database == "sqlite":
+        run(test)
+        return
+    with fresh_url() as url:
+        run(test, url)
+        execute(f"DROP SCHEMA IF EXISTS {target(url).schema}_memory CASCADE")
+
+
+def test_a_turn_keeps_the_sign_of_the_facts_that_are_left() -> None:
+    async def test(engine: BuiltinEngine) -> None:
+        await engine.ingest(session_record(said("I live in Porto. My favorite color is red.")))
+        home, color = sorted(await engine.facts(U1), key=lambda fact: fact.kind)
+        assert await engine.drop(U1, home.id)
+        assert await engine.facts(U1) == [color]
+        ((*_, signs),) = await engine._database.rows("turns", owner=1, numbers=[0])
+        assert Sign.FACT in Sign(signs)
 
     run(test)
 
@@ -350,6 +397,21 @@ def test_an_embedder_finds_by_meaning_and_one_that_fails_costs_only_that() -> No
 
     run(test, embedder=letters)
     assert letters.closed
+
+
+@pytest.mark.req("G9")
+def test_a_dropped_note_leaves_no_vector_in_memory() -> None:
+    pytest.importorskip("numpy")
+
+    async def test(engine: BuiltinEngine) -> None:
+        fact = await engine.remember(U1, "prefers window seats")
+        assert await engine.search(U1, "window", 1) != []
+        assert engine._meaning is not None
+        assert engine._meaning._cache.get(1) is not None
+        assert await engine.drop(U1, fact.id)
+        assert engine._meaning._cache.get(1) is None
+
+    run(test, embedder=Letters())
 
 
 def test_a_turn_that_says_several_things_is_found_by_one_of_them() -> None:
