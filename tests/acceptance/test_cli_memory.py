@@ -2,9 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import apsw
 import pytest
 from cli_program import turnstate
 from kept_sessions import make
+
+from turnstate.memory.builtin import sqlite
 
 pytestmark = pytest.mark.req("P3", "F5")
 
@@ -56,6 +59,20 @@ def test_a_note_is_added_and_one_fact_is_forgotten() -> None:
     assert (code, err) == (0, f"turnstate: the fact {fact['id']} is forgotten\n")
     assert turnstate("memory", "forget", "--user", "ann", "--fact", fact["id"], "--yes").code == 1
     assert turnstate("memory", "search", "--user", "ann", "seat").code == 1
+
+
+@pytest.mark.usefixtures("session")
+def test_forgetting_says_if_a_reader_kept_bytes_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "SCRUB_SECONDS", 0.1)
+    reader = apsw.Connection(str(tmp_path / "agent-memory.db"))
+    reader.execute("BEGIN; SELECT count(*) FROM document").fetchall()
+    code, _, err = turnstate("memory", "forget", "--user", "ann", "--yes")
+    assert (code, err.splitlines()[-1]) == (0, "turnstate: forgotten: 2 messages")
+    assert err.startswith("turnstate: rows were deleted, but their bytes may be left in ")
+    reader.close(True)
+    assert turnstate("memory", "forget", "--user", "ann", "--yes").err == "turnstate: forgotten: 0 messages\n"
 
 
 def test_a_user_or_a_session_is_forgotten_after_a_confirmation(session: str) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "Listed",
     "MemoryEngine",
     "Recollection",
+    "Scrubs",
     "SessionRecord",
     "TakesNotes",
     "User",
@@ -122,6 +123,15 @@ class TakesNotes(Protocol):
 
     async def remember(self, user: User, text: str, *, session: str) -> object:
         """Store a note about a user; forgetting the session removes it."""
+        ...
+
+
+@runtime_checkable
+class Scrubs(Protocol):
+    """An engine that overwrites the remains of what it has forgotten, and can say whether any are left."""
+
+    async def scrub(self) -> bool:
+        """Overwrite the remains in the engine's files; return True if none are left."""
         ...
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ..errors import HomeUnusable, NotFound
 from ..home import Home
-from ..memory.port import MemoryEngine, User
+from ..memory.port import MemoryEngine, Scrubs, User
 from ..shadow.folder import erase
 from ..snapshots import Snapshots
 from ..stores.port import Store
@@ -29,8 +29,8 @@ class Erasure(Struct, frozen=True, kw_only=True):
 
     ``memories`` counts messages in the memory engine, ``snapshots`` files, ``checkpoints`` the sessions
     whose shadow repository existed, ``state`` the values of the user or tenant, including replaced ones.
-    ``scrubbed`` is True if no byte of the data is left in the store's files. It is False if others were
-    reading the whole time; scrubbing again completes it.
+    ``scrubbed`` is True if no byte of the data is left in the files of the store and the built-in memory. It
+    is False if others were reading the whole time; scrubbing again completes it.
     """
 
     at: int
@@ -73,6 +73,8 @@ async def erased(
         whose = [User(tenant, user)] if user is not None else sessions
         memories = sum([await memory.forget(one) for one in whose])
     scrubbed = await store.scrub()
+    if isinstance(memory, Scrubs):
+        scrubbed = await memory.scrub() and scrubbed
     return Erasure(
         at=now,
         sessions=removed,

@@ -12,6 +12,8 @@ from session_fixtures import Harness, answer, answers, asks, call, everything, r
 from turnstate import Message
 from turnstate.context.policy import Budget
 from turnstate.errors import EpochEnded, InputError, NotFound
+from turnstate.memory.builtin import BuiltinEngine
+from turnstate.memory.builtin.sqlite import SqliteDatabase
 from turnstate.session import Session, SessionManager
 
 pytestmark = pytest.mark.req("G9")
@@ -215,6 +217,22 @@ async def test_erasing_a_user_leaves_those_without_a_user_and_other_tenants(harn
 async def test_erasing_a_user_who_has_nothing_gives_an_empty_receipt(harness: Harness) -> None:
     receipt = await (await harness.manager()).erase(user="nobody")
     assert (receipt.sessions, receipt.scrubbed) == ({}, True)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_receipt_covers_the_files_of_the_memory(is_clean: bool) -> None:
+    class Engine(BuiltinEngine):
+        async def scrub(self) -> bool:
+            return await super().scrub() and is_clean
+
+    async def test() -> None:
+        memory = Engine(SqliteDatabase(None))
+        async with SessionManager.open("memory:", memory=memory) as sessions:
+            await sessions.create(user="u1")
+            assert (await sessions.erase(user="u1")).scrubbed is is_clean
+        await memory.close()
+
+    asyncio.run(test())
 
 
 @run

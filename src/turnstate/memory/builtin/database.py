@@ -57,8 +57,8 @@ class Database(Protocol):
         """Run an operation in one transaction, which is durable when this returns."""
         ...
 
-    async def scrub(self) -> None:
-        """Overwrite the remains of deleted rows in files."""
+    async def scrub(self) -> bool:
+        """Overwrite the remains of deleted rows in files; return True if none are left."""
         ...
 
     async def close(self) -> None:

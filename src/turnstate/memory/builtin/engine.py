@@ -130,11 +130,11 @@ class BuiltinEngine:
         await self.scrub()
         return removed
 
-    async def scrub(self) -> None:
-        """Drop the remains of what was removed: vectors in memory, and bytes in files."""
+    async def scrub(self) -> bool:
+        """Overwrite the remains of what was removed, in memory and in files; return True if none are left."""
         if self._meaning is not None:
             self._meaning.clear()
-        await self._database.scrub()
+        return await self._database.scrub()
 
     async def turns(self, user: User, *, limit: int) -> list[Recollection]:
         """Return the newest turns of a user."""

@@ -1,4 +1,4 @@
-"""Memory in an SQLite file: one thread writes, one thread reads, and nothing is left of deleted rows.
+"""Memory in an SQLite file: one thread writes, one thread reads, and deleted rows are overwritten.
 
 The file is private to its owner and belongs to this engine alone: a database of another program is refused.
 Many processes may open it. Without a path, the memory is in this process and ends with it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -19,7 +20,13 @@ import apsw
 
 from ...errors import InputError, NewerFormat, StoreDamaged, StoreError
 from ...files import FILE_MODE
-from ...stores.sqlite.connection import MEMORY_APPLICATION, check_sqlite_version, connect, with_lock
+from ...stores.sqlite.connection import (
+    MEMORY_APPLICATION,
+    check_sqlite_version,
+    connect,
+    patience,
+    with_lock,
+)
 from ...stores.sqlite.faults import translated
 from .database import Operation, schema_steps, statements
 
@@ -27,7 +34,13 @@ __all__ = ["SqliteDatabase"]
 
 VERSION = 1
 
-SCRUB_TRIES, SCRUB_PAUSE = 100, 0.02  # while another process reads, the WAL cannot be emptied
+SCRUB_SECONDS, SCRUB_PAUSE = 3.0, 0.02
+"""How long to try to empty the WAL, which cannot be done while another process reads, and the pause."""
+
+SCRUB_WAIT_MS = 100
+"""How long one try waits for others; meanwhile, no process can write."""
+
+_log = logging.getLogger(__name__)
 
 _SQL = statements("sqlite", "")
 _SCHEMA = schema_steps("", key="INTEGER PRIMARY KEY AUTOINCREMENT", integer="INTEGER", blob="BLOB")
@@ -71,10 +84,19 @@ class SqliteDatabase:
         """Run an operation in one transaction, which is durable when this returns."""
         return await self._run(self._writing, lambda: self._write(operation))
 
-    async def scrub(self) -> None:
-        """Empty the WAL: pages of the file itself were overwritten when their rows were deleted."""
-        if self.files:
-            await self._run(self._writing, self._scrub)
+    async def scrub(self) -> bool:
+        """Empty the WAL: deleted rows are overwritten in their pages, which then replace those of the file.
+
+        Return False, with a warning, if other processes kept the file busy throughout.
+        """
+        if not self.files or await self._run(self._writing, self._scrub):
+            return True
+        _log.warning(
+            "rows were deleted, but their bytes may be left in %s and its WAL, which other processes were "
+            "using for %g s; scrub the memory, or forget again, when they have finished",
+            self._path, SCRUB_SECONDS,
+        )  # fmt: skip
+        return False
 
     async def close(self) -> None:
         """Close the file."""
@@ -105,12 +127,17 @@ class SqliteDatabase:
         with_lock(self._writer, lambda: made.append(_driven(operation(), self._writer)))
         return made[0]
 
-    def _scrub(self) -> None:
-        for _ in range(SCRUB_TRIES):
-            ((busy, _, _),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            if not busy:
-                return
-            time.sleep(SCRUB_PAUSE)
+    def _scrub(self) -> bool:
+        deadline = time.monotonic() + SCRUB_SECONDS
+        self._writer.set_busy_timeout(SCRUB_WAIT_MS)
+        try:
+            while True:
+                ((busy, _, _),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                if not busy or time.monotonic() > deadline:
+                    return not busy
+                time.sleep(SCRUB_PAUSE)
+        finally:
+            self._writer.set_busy_handler(patience())
 
 
 def _driven(operation: Operation[T], connection: apsw.Connection) -> T:

@@ -20,7 +20,7 @@ from postgres_server import execute, fresh_url
 
 from turnstate.errors import InputError, InvalidPayload, NewerFormat, StoreDamaged, StoreError, UnknownName
 from turnstate.memory import User
-from turnstate.memory.builtin import BuiltinEngine, connect
+from turnstate.memory.builtin import BuiltinEngine, connect, sqlite
 from turnstate.memory.builtin.signs import Sign
 from turnstate.memory.facts import Source
 from turnstate.memory.model_extraction import ModelExtractor
@@ -562,6 +562,35 @@ def test_after_forgetting_no_byte_is_left_in_any_file(tmp_path: Path) -> None:
         run(partial(test, which=which), str(tmp_path / "memory.db"), clock=clock, embedder=Letters())
         for path in tmp_path.iterdir():
             path.unlink()
+
+
+@pytest.mark.req("G9")
+def test_bytes_that_a_reader_protects_are_reported_and_overwritten_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sqlite, "SCRUB_SECONDS", 0.2)
+    path = tmp_path / "memory.db"
+
+    def is_left() -> bool:
+        return any(b"zanzibar" in file.read_bytes() for file in tmp_path.iterdir())
+
+    async def test(engine: BuiltinEngine) -> None:
+        await engine.ingest(session_record(said("zanzibar")))
+        reader = apsw.Connection(str(path))
+        reader.execute("BEGIN; SELECT count(*) FROM document").fetchall()
+        assert await engine.forget(U1) == 1
+        assert is_left()
+        assert f"their bytes may be left in {path} and its WAL" in caplog.text
+        assert await engine.scrub() is False
+        await engine.ingest(session_record(said("tea"), session="s2", key="k2", since=NEVER))
+        reader.close(True)
+        caplog.clear()
+        assert await engine.scrub() is True
+        assert not is_left()
+        assert caplog.text == ""
+        assert [turn.text for turn in await engine.turns(U1, limit=9)] == ["tea"]
+
+    run(test, str(path))
 
 
 def test_a_session_of_many_messages_is_written_in_parts() -> None:
