@@ -68,13 +68,12 @@ async def erased(
     if snapshots is not None:
         for at in sessions:
             files += await asyncio.to_thread(snapshots.erase, snapshot_name(at))
-    memories = 0
+    memories, scrubbed = 0, True
     if memory is not None:
         whose = [User(tenant, user)] if user is not None else sessions
         memories = sum([await memory.forget(one) for one in whose])
-    scrubbed = await store.scrub()
-    if isinstance(memory, Scrubs):
-        scrubbed = await memory.scrub() and scrubbed
+        scrubbed = not isinstance(memory, Scrubs) or await memory.scrub()
+    scrubbed = await store.scrub() and scrubbed
     return Erasure(
         at=now,
         sessions=removed,
