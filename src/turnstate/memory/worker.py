@@ -146,13 +146,13 @@ class Worker:
         random: Random | None = None,
         max_tries: int = MAX_TRIES,
         timeout: float = TIMEOUT,
-        tell: Callable[[Delivery], None] = _ignore,
+        on_delivery: Callable[[Delivery], None] = _ignore,
     ) -> None:
         check_whole("max_tries", max_tries, least=1)
         check_number("timeout", timeout, least=0, most=86_400, above=True)
         self._store, self._engine, self._tenant = store, engine, tenant
         self._clock, self._random = clock, random or Random()  # noqa: S311
-        self._most_tries, self._timeout, self._tell = max_tries, timeout, tell
+        self._most_tries, self._timeout, self._on_delivery = max_tries, timeout, on_delivery
 
     async def run_once(self, stop: asyncio.Event | None = None) -> Counter[Result]:
         """Try every parcel that is due now once, and count the results."""
@@ -160,7 +160,7 @@ class Worker:
         while not (stop and stop.is_set()) and (parcel := await self._take(now)):
             delivery = await self._deliver(parcel)
             counts[delivery.result] += 1
-            self._tell(delivery)
+            self._on_delivery(delivery)
         return counts
 
     async def run(self, stop: asyncio.Event, *, interval: float = 5.0) -> Counter[Result]:
@@ -186,7 +186,8 @@ class Worker:
     async def _deliver(self, parcel: Parcel) -> Delivery:
         if parcel.tries > self._most_tries:
             return await self._park(
-                parcel, f"started {parcel.tries - 1} times and never finished: the workers died"
+                parcel,
+                f"started {parcel.tries - 1} times and never finished; the workers probably crashed",
             )
         try:
             row, inside = await self._store.get(_address(parcel)), contents(parcel)

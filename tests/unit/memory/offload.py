@@ -221,7 +221,7 @@ class Scene:
     def worker(self, engine: Any, **settings: Any) -> Worker:
         settings.setdefault("clock", self.clock)
         settings.setdefault("random", Random(7))
-        return Worker(self.store, engine, tell=self.told.append, **settings)
+        return Worker(self.store, engine, on_delivery=self.told.append, **settings)
 
     @property
     def results(self) -> list[str]:

@@ -281,7 +281,7 @@ def test_a_parcel_that_workers_died_of_is_parked_and_not_tried_again(run: Run) -
             here.later()
         engine = Notes()
         assert await here.worker(engine).run_once() == {"parked": 1}
-        assert here.told[0].error == "started 8 times and never finished: the workers died"
+        assert here.told[0].error == "started 8 times and never finished; the workers probably crashed"
         assert engine.deliveries == 0
 
     run(test)
@@ -428,7 +428,7 @@ def test_a_store_that_is_away_for_a_while_is_asked_again(run: Run, caplog: pytes
             Flaky(here),  # type: ignore[arg-type]
             engine,
             clock=here.clock,
-            tell=lambda _: stop.set(),
+            on_delivery=lambda _: stop.set(),
         )
         assert await worker.run(stop, interval=0.001) == {"delivered": 1}
         assert caplog.text.count("the file is locked") == 2

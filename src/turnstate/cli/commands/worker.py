@@ -107,7 +107,7 @@ async def _work(
         show(delivery.parcel, delivery.result, delivery.error, delivery.due)
 
     async with opened(store) as outbox, opened_engine(store, name) as engine:
-        worker = Worker(outbox, engine, timeout=timeout, tell=report)
+        worker = Worker(outbox, engine, timeout=timeout, on_delivery=report)
         with _stop_signal() as stop:
             if once:
                 counts = await worker.run_once(stop)
