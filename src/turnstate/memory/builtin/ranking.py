@@ -217,10 +217,11 @@ class Ranking:
             found.append(length)
         return found
 
-    def add(
-        self, terms: Iterable[tuple[str, float]], telling: float, lists: Mapping[str, array[int]]
-    ) -> None:
-        """Add the scores of turns for a group of synonyms, each with its weight."""
+    def add(self, terms: Iterable[tuple[str, float]], idf: float, lists: Mapping[str, array[int]]) -> None:
+        """Add the scores of turns for a group of synonyms, each with its weight.
+
+        ``idf`` is the weight of the group: its inverse document frequency, less for a term of feedback.
+        """
         targets, shares, following = self._targets, self._shares, self._next
         frequencies = [0.0] * len(self._scores)
         for term, weight in terms:
@@ -231,7 +232,7 @@ class Ranking:
         for target, frequency in enumerate(frequencies):
             if frequency:
                 norm = self._norms[target]
-                self._scores[target] += telling * frequency * (K1 + 1) / (frequency + norm)
+                self._scores[target] += idf * frequency * (K1 + 1) / (frequency + norm)
 
     def _links(self, numbers: Sequence[int]) -> list[int]:
         """Return the first links of the numbers in an ordered list, without reading all of a long one."""

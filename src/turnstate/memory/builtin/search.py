@@ -1,7 +1,7 @@
 """Search: from a question to the turns that answer it.
 
     names ─► question ─► postings of its terms ─► candidates ─► candidates and neighbors ─► ranked
-    best turns ─► their telling terms ─► postings ─► candidates ranked once more ─► best k ─► texts
+    best turns ─► their distinctive terms ─► postings ─► candidates ranked once more ─► best k ─► texts
 
 The second pass finds answers in other words: the topics of the best turns show which other turns are
 relevant, too.
@@ -41,13 +41,13 @@ MAX_QUESTION = 2_000
 """The most characters of a question; a longer one is a document, whose beginning says what it is about."""
 
 
-LOOKED_AT, LOOKED_INTO = 10, 2_000
+FEEDBACK_TURNS, FEEDBACK_CHARACTERS = 10, 2_000
 """The number of best turns whose terms expand a question, and the most characters read of each."""
 
-ADDED, SHARE = 20, 0.15
+FEEDBACK_TERMS, FEEDBACK_WEIGHT = 20, 0.15
 """The most terms that are added, and the weight of the best of them relative to a term of the question."""
 
-MAX_TOLD = 40
+FEEDBACK_CANDIDATES = 40
 """The most terms whose postings are read to choose from."""
 
 SHORT = 6
@@ -153,32 +153,32 @@ def _look_again(
     owner: Owner, ranking: Ranking, known: Collection[str]
 ) -> Operation[dict[int, tuple[Any, ...]]]:
     """Add the scores for the most distinctive terms of the best turns; return the rows of these turns."""
-    best = ranking.best()[:LOOKED_AT]
+    best = ranking.best()[:FEEDBACK_TURNS]
     texts = yield from _texts(owner.id, [number for number, _ in best])
-    told = _told({number: row[-1] for number, row in texts.items()}, known, best)
-    lists = yield from _lists(owner.id, list(told))
+    shares = _feedback_shares({number: row[-1] for number, row in texts.items()}, known, best)
+    lists = yield from _lists(owner.id, list(shares))
     rare = {
         term: idf(len(numbers), owner.size)
         for term, numbers in lists.items()
         if len(numbers) > 1  # a term that only this turn has leads nowhere
     }
-    telling = nlargest(ADDED, ((told[term] * value, term) for term, value in rare.items()))
-    for weight, term in telling:
-        ranking.add([(term, 1.0)], SHARE * rare[term] * weight / telling[0][0], lists)
+    added = nlargest(FEEDBACK_TERMS, ((shares[term] * value, term) for term, value in rare.items()))
+    for weight, term in added:
+        ranking.add([(term, 1.0)], FEEDBACK_WEIGHT * rare[term] * weight / added[0][0], lists)
     return texts
 
 
-def _told(
+def _feedback_shares(
     texts: Mapping[int, str], known: Collection[str], best: Sequence[tuple[int, float]]
 ) -> dict[str, float]:
     """Return the new terms that the best turns use most, by their share of a turn and its score."""
     weights = defaultdict[str, float](float)
     for number, score in best:
-        found = terms(texts.get(number, "")[:LOOKED_INTO])
+        found = terms(texts.get(number, "")[:FEEDBACK_CHARACTERS])
         for term in found:
             if term not in known:
                 weights[term] += score / max(SHORT, len(found))
-    return dict(nlargest(MAX_TOLD, weights.items(), key=itemgetter(1)))
+    return dict(nlargest(FEEDBACK_CANDIDATES, weights.items(), key=itemgetter(1)))
 
 
 def _lists(owner: int, terms: list[str]) -> Operation[dict[str, array[int]]]:
