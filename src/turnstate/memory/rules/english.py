@@ -7,7 +7,9 @@ from .rule import Rule, rule
 __all__ = ["ENGLISH"]
 
 _I = r"\b(?:I|we)(?:'ve|'m|'re| have| am| are|'d)?"
-_FILL = r"(?: (?:been|just|finally|recently|actually|now|also|both|really|currently|already|both|officially|then))*"
+_FILL = (
+    r"(?: (?:been|just|finally|recently|actually|now|also|both|really|currently|already|officially|then))*"
+)
 _NAME = r"(?-i:[A-Z][\w'’-]+(?: [A-Z][\w'’-]+){0,2})"
 _PLACE = r"(?:the )?(?-i:[A-Z][\w.'’-]+(?:[ -](?:de|la|el|of|on|am|upon|the|do|da) [A-Z][\w'’-]+|[ -][A-Z][\w'’-]+){0,3})"
 _REST = r"[^.!?;,\n]{2,80}?"
@@ -41,7 +43,7 @@ ENGLISH: tuple[Rule, ...] = (
     rule("home", rf"\b(?P<value>{_PLACE}) is (?:my|our) (?:new )?home(?: now)?\b", "home"),
     rule(
         "home",
-        rf"\b(?:I|we)(?: do not|'m not| am not| don't| no longer) live? ?in (?P<value>{_PLACE})",
+        rf"\b(?:I|we)(?: do not|'m not| am not| don't| no longer) (?:live|living) in (?P<value>{_PLACE})",
         denies=True,
     ),
     rule(

@@ -121,11 +121,14 @@ def test_nothing_that_looks_like_a_secret_becomes_a_fact() -> None:
 def test_that_something_is_no_longer_so_is_found() -> None:
     for text, value in [
         ("I don't live in Berlin anymore.", "Berlin"),
+        ("I no longer live in Berlin.", "Berlin"),
+        ("I'm not living in Berlin.", "Berlin"),
         ("もう大阪には住んでいません。", "大阪"),
         ("我已经不住在北京了。", "北京"),
     ]:
         (claim,) = claims_in(said(text))
         assert (claim.denies, claim.kind, claim.value) == (True, "home", value)
+    assert claims_in(said("I no longer livin Berlin.")) == []
 
 
 def test_only_the_user_is_believed_and_each_claim_names_its_message() -> None:
