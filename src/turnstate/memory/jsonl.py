@@ -123,7 +123,7 @@ class JsonlEngine:
     def __init__(self, folder: str | Path, *, clock: Clock = wall_clock) -> None:
         self._folder, self._clock = Path(folder).expanduser().absolute(), clock
         self.files = (self._folder,)
-        self._shelves: dict[str, TenantFolder] = {}
+        self._folders: dict[str, TenantFolder] = {}
         try:
             files.make_folder(self._folder)
         except OSError as error:
@@ -171,7 +171,7 @@ class JsonlEngine:
             await asyncio.to_thread(self._add, handed, batch)
 
     def _folder_of(self, tenant: str) -> TenantFolder:
-        return self._shelves.setdefault(tenant, TenantFolder(self._folder, tenant))
+        return self._folders.setdefault(tenant, TenantFolder(self._folder, tenant))
 
     def _knows(self, tenant: str, user: str | None, key: str) -> bool:
         folder = self._folder_of(tenant)
@@ -208,10 +208,12 @@ class JsonlEngine:
         if not ended:
             return ""
         since, until = min(line.started for line in ended), max(line.ended for line in ended)
+        first, last = _day(since), _day(until)
         times = "once" if len(ended) == 1 else f"{len(ended)} times"
+        days = f", on {first}" if first == last else f" between {first} and {last}"
         summary = next((line.summary for line in reversed(ended) if line.summary), "")
         said = f" Lately: {summary[:MAX_SUMMARY]}" if summary else ""
-        return f"Spoke {times} between {_day(since)} and {_day(until)}.{said}"
+        return f"Spoke {times}{days}.{said}"
 
 
 async def _batches(handed: Evicted | SessionRecord, last: MemoryLine) -> AsyncIterator[list[MemoryLine]]:

@@ -383,7 +383,7 @@ def test_a_user_is_forgotten_with_all_files(folder: Path) -> None:
         )
         assert await engine.forget(U1) == 0
         await engine.ingest(session_record(said("anew"), key="key9", session="s9", since=LATER))
-        assert await engine.profile(U1) == "Spoke once between 1970-01-01 and 1970-01-01."
+        assert await engine.profile(U1) == "Spoke once, on 1970-01-01."
 
     asyncio.run(test())
 
