@@ -362,7 +362,7 @@ def test_a_work_tree_inside_of_its_own_checkpoints_is_refused(here: Scene) -> No
     inside = here.shadow / "repository" / "x"
     inside.mkdir(parents=True)
     for tree in (here.shadow, inside):
-        with pytest.raises(WorkTreeRefused, match="where the checkpoints are kept"):
+        with pytest.raises(WorkTreeRefused, match="where checkpoints are stored"):
             Scene(tree, here.shadow).open(force=True)
 
 

@@ -281,7 +281,7 @@ def checked_work_tree(work_tree: Path, folder: Path, *, force: bool) -> Path:
         raise WorkTreeRefused(f"{work_tree} is not a folder")
     shadow = folder.resolve()
     if real == shadow or shadow in real.parents:
-        raise WorkTreeRefused(f"{real} is inside of {shadow}, where the checkpoints are kept; work elsewhere")
+        raise WorkTreeRefused(f"{real} is inside {shadow}, where checkpoints are stored; use another folder")
     if not force:
         _refuse_whole_machine(real)
     return real

@@ -53,7 +53,9 @@ _SPECIAL = {
     stat.S_IFCHR: "it is a device",
     stat.S_IFBLK: "it is a device",
 }
-_ELSEWHERE = "the rules before a restore ignore it; it is kept again once you change the rules"
+_ELSEWHERE = (
+    "the ignore rules from before a restore still ignore it; it will be included once you change the rules"
+)
 _INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 _THREADS = 8

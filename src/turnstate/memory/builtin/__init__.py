@@ -45,7 +45,8 @@ def _taken_apart(address: str) -> tuple[str, dict[str, str]]:
     pairs = parse_qsl(query, keep_blank_values=True) if mark else []
     other = [pair for pair in pairs if pair[0] not in _SETTINGS]
     if other and not address.startswith(_POSTGRES):
-        raise InputError(f"{other[0][0]!r:.40} is no setting of a memory; known: {', '.join(_SETTINGS)}")
+        known = ", ".join(_SETTINGS)
+        raise InputError(f"{other[0][0]!r:.40} is not a memory setting; known settings: {known}")
     return place + (f"?{urlencode(other)}" if other else ""), dict(
         pair for pair in pairs if pair[0] in _SETTINGS
     )

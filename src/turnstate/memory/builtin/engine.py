@@ -236,7 +236,7 @@ class BuiltinEngine:
         )
         outcome = await self._database.write(lambda: deliveries.store(batch, limit=self._limit))
         if isinstance(outcome, RefusedDelivery):
-            _log.info("a delivery of session %s was refused: it was forgotten", session)
+            _log.info("a delivery of session %s was refused: its user or session was forgotten", session)
             return False
         if outcome:
             _log.warning("the memory of user %s is full: its %d oldest turns were dropped", user.id, outcome)

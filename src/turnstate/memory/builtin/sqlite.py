@@ -183,7 +183,7 @@ def _check(path: str) -> None:
     finally:
         db.close()
     if application != MEMORY_APPLICATION and (version or tables):
-        raise StoreDamaged(f"{path} is a database of something else; give the memory a file of its own")
+        raise StoreDamaged(f"{path} is a database of another program; give the memory a file of its own")
     if version > VERSION:
         raise NewerFormat(f"the memory {path} has schema {version}; update Turnstate to open it")
 

@@ -93,7 +93,7 @@ def _lines(lines: Iterable[bytes]) -> Iterator[Line]:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidPayload(f"line {number} is not a line of an exported memory: {error}") from None
         if number == 1 and not isinstance(line, HeadLine):
-            raise InvalidPayload("this is not an exported memory: its first line says something else")
+            raise InvalidPayload("this is not an exported memory: its first line is not a memory header")
         if isinstance(line, FactLine) and not line.fact.sources:
             raise InvalidPayload(
                 f"line {number} has a fact without a source; a fact names the messages that say so"

@@ -490,12 +490,12 @@ def test_the_file_is_private_its_own_and_named_for_checkpoints(tmp_path: Path) -
     newer = tmp_path / "newer.db"
     run(nothing, str(newer))
     apsw.Connection(str(newer)).execute("PRAGMA user_version = 9")
-    for place, error in [
-        (foreign, StoreDamaged),
-        (newer, NewerFormat),
-        (tmp_path / "no" / "m.db", InputError),
+    for place, error, match in [
+        (foreign, StoreDamaged, "is a database of another program"),
+        (newer, NewerFormat, "has schema 9"),
+        (tmp_path / "no" / "m.db", InputError, "does not exist"),
     ]:
-        with pytest.raises(error):
+        with pytest.raises(error, match=match):
             run(nothing, str(place))
 
 
