@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
+import apsw
 import pytest
 from session_fixtures import Harness, answer, answers, asks, call, everything, rows, run, texts
 
@@ -15,6 +16,7 @@ from turnstate.errors import EpochEnded, InputError, NotFound
 from turnstate.memory.builtin import BuiltinEngine
 from turnstate.memory.builtin.sqlite import SqliteDatabase
 from turnstate.session import Session, SessionManager
+from turnstate.stores.sqlite import changes
 
 pytestmark = pytest.mark.req("G9")
 
@@ -127,6 +129,25 @@ async def test_of_an_erased_user_no_byte_is_left_in_any_session(harness: Harness
     assert len(secrets[3].found(harness)) == len(secrets[3].words)
     assert [row.id for row in await sessions.list()] == [other.id]
     assert all(parcel.session == other.id for parcel in await sessions.store.parcels(limit=1_000))
+
+
+@on_disk
+@run
+async def test_bytes_that_a_reader_protects_are_reported_and_overwritten_later(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "SCRUB_SECONDS", 0.2)
+    sessions = await harness.manager()
+    ((gone, erased),) = await lives(sessions, 1)
+    reader = apsw.Connection(str(harness.folder / "agent.db"))
+    reader.execute("BEGIN; SELECT count(*) FROM entry").fetchall()
+    receipt = await sessions.erase(session=gone.id)
+    assert not receipt.scrubbed
+    assert erased.found(harness)
+    await (await sessions.create()).append(Message.user("others go on"))
+    reader.close(True)
+    assert await sessions.store.scrub()
+    assert erased.found(harness) == []
 
 
 @on_disk

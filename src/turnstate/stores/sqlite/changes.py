@@ -8,7 +8,9 @@ a batch in which an id already exists or a key appears twice: only then is it kn
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import apsw
@@ -28,6 +30,7 @@ from ..values import (
     SessionRow,
     Span,
 )
+from .connection import connect
 from .faults import UNUSABLE, unusable
 from .queries import SQL
 from .rows import (
@@ -52,12 +55,19 @@ __all__ = [
     "is_plain",
     "remove",
     "run_each",
+    "scrub",
 ]
 
 Job = Callable[[apsw.Connection], Any]
 
 DELETION_OVERHEAD = 256_000
 """Bytes in the WAL for the index pages that deleting even a short session changes."""
+
+SCRUB_SECONDS, SCRUB_PAUSE = 3.0, 0.02
+"""How long to try to empty the WAL, which cannot be done while another process reads, and the pause."""
+
+SCRUB_WAIT_MS = 100
+"""How long one try waits for others; meanwhile, no process can write."""
 
 _DROPS = ("words", "entries", "damaged", "branches", "keys", "tags", "parcels", "session")
 
@@ -314,3 +324,26 @@ def deletion_bytes(db: apsw.Connection, at: Address) -> int:
     """Return how many bytes a deletion writes to the WAL, which holds every page that it changes."""
     ((size,),) = db.execute(SQL["size"], session_place(db, at)._asdict())
     return int(size) * 2 + DELETION_OVERHEAD
+
+
+def scrub(path: str) -> bool:
+    """Rewrite index, file and WAL; return False if other processes kept the file busy throughout.
+
+    It has a connection of its own, which waits for locks only briefly.
+    """
+    deadline = time.monotonic() + SCRUB_SECONDS
+    db = connect(path, write=True)
+    db.set_busy_timeout(SCRUB_WAIT_MS)
+    try:
+        while True:
+            with suppress(apsw.BusyError, apsw.LockedError):  # another process is writing
+                db.execute(SQL["optimize_words"])
+                db.execute("VACUUM")
+                ((busy, _, _),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                if not busy:
+                    return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(SCRUB_PAUSE)
+    finally:
+        db.close()

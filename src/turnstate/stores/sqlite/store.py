@@ -62,7 +62,6 @@ from .rows import (
 from .soundness import expiry_is_indexed, list_is_indexed, parcels_are_indexed
 from .target import commits_in_loop, mode_of, path_of
 from .verify import findings
-from .wal import scrub
 from .writer import IDLE, Writer
 
 __all__ = ["SqliteStore", "connect"]
@@ -399,7 +398,7 @@ class SqliteStore:
 
     async def scrub(self) -> bool:
         """Overwrite the remains of deleted sessions in the files; return True if none are left."""
-        return await self._writer.run_alone(scrub)
+        return await self._writer.run_alone(lambda _: changes.scrub(self.path))
 
     async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
         """Check everything, and with ``repair`` move damaged records aside."""

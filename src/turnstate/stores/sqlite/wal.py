@@ -1,4 +1,4 @@
-"""The WAL next to a file: detect commits lost to damage, grow it to its final size, scrub deleted text.
+"""The WAL next to a file: detect commits lost to damage, and grow it to its final size.
 
 After a crash SQLite applies the WAL up to the first frame whose checksum fails, and reports nothing. That is
 right for a write torn by a power cut, which was never acknowledged: it can only be the last commit, since
@@ -14,7 +14,6 @@ Only the WAL is read without SQLite: opening and closing the database file would
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from struct import Struct as Layout
@@ -32,7 +31,6 @@ __all__ = [
     "note_lost_commits",
     "read_log",
     "report_lost_commits",
-    "scrub",
 ]
 
 MIN_LOST = 2
@@ -43,9 +41,6 @@ FULL_SIZE = 1_000 * (24 + 4096)
 
 LEAST_FREE = 64 * 1024 * 1024
 """Bytes that must be free on the disk for a WAL to be grown; writers need the space more."""
-
-SCRUB_TRIES = 100
-SCRUB_PAUSE = 0.02  # seconds
 
 _HEADER, _FRAME = Layout(">8I"), Layout(">6I")
 _SUMMED = 8  # bytes of a frame's own header that its checksum covers
@@ -176,18 +171,3 @@ def grow_log(db: apsw.Connection, path: str) -> None:
             os.close(file)
     finally:
         db.execute("ROLLBACK")
-
-
-def scrub(db: apsw.Connection) -> bool:
-    """Rewrite index, file and WAL; return False if other processes kept the file busy throughout."""
-    for _ in range(SCRUB_TRIES):
-        try:
-            db.execute(SQL["optimize_words"])
-            db.execute("VACUUM")
-            ((busy, _, _),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            if not busy:
-                return True
-        except (apsw.BusyError, apsw.LockedError):
-            pass  # another process is writing, and SQLite does not call the busy handler here
-        time.sleep(SCRUB_PAUSE)
-    return False
