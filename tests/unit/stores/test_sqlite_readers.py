@@ -20,7 +20,7 @@ from turnstate.stores.port import SMALL
 from turnstate.stores.sqlite import SqliteStore
 from turnstate.stores.sqlite import readers as readers_module
 from turnstate.stores.sqlite.connection import migrate
-from turnstate.stores.sqlite.readers import QUICK, QUICK_AFTER_DISK, QUICK_READS, Readers, TooLarge
+from turnstate.stores.sqlite.readers import DISK, QUICK, QUICK_AFTER_DISK, QUICK_READS, Readers, TooLarge
 
 
 def thread(_: apsw.Connection) -> str:
@@ -39,9 +39,9 @@ def readers(tmp_path: Path) -> Iterator[Readers]:
 async def warm(readers: Readers) -> None:
     """Read until the next small read is made in the loop's thread."""
     while await readers.run(thread, here=thread) != "MainThread":
-        readers._note_speed(0, 0)
+        readers._note_speed(0)
     for _ in range(2 * QUICK_READS):  # whatever the machine does meanwhile
-        readers._note_speed(0, 0)
+        readers._note_speed(0)
 
 
 def test_a_small_read_is_made_in_the_loop_after_some_that_were_quick(readers: Readers) -> None:
@@ -71,15 +71,17 @@ def test_two_slow_reads_send_the_next_ones_to_a_thread(readers: Readers) -> None
 def test_a_read_from_the_disk_sends_the_next_ones_to_a_thread(
     readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blocks = 0
+    waited, blocks = 0.0, 0
 
     def from_disk(_: apsw.Connection) -> None:
-        nonlocal blocks
-        blocks += 8
+        nonlocal waited, blocks
+        waited, blocks = waited + 2 * DISK, blocks + 8
 
     async def scene() -> int:
         await warm(readers)
-        monkeypatch.setattr(readers_module, "_waits", lambda: (0.0, blocks))
+        monkeypatch.setattr(readers_module, "_waited", lambda: waited)
+        monkeypatch.setattr(readers_module, "_blocks_read", lambda: blocks)
+        readers._has_used_disk()  # whatever this thread has read before
         await readers.run(from_disk, here=from_disk)
         others = 0
         while await readers.run(thread, here=thread) != "MainThread":
@@ -107,7 +109,7 @@ def test_reads_in_the_loop_let_the_other_tasks_have_their_turn_now_and_then(
         await warm(readers)
         other = asyncio.ensure_future(take_turns())
         for _ in range(20):
-            readers._note_speed(0, 0)
+            readers._note_speed(0)
             assert await readers.run(thread, here=thread) == "MainThread"
         other.cancel()
         return turns

@@ -48,8 +48,9 @@ A query does not wait at all if the file is in memory. One slow query among many
 busy processor, so up to twice as many as needed are counted, and a slow one takes back half of that.
 """
 
-QUICK_AFTER_DISK = 32
-"""How many quick queries allow it after one that read from the disk: the file is not in memory as a whole."""
+DISK, QUICK_AFTER_DISK = 0.000_05, 32
+"""Seconds that no disk takes less, and how many quick queries allow it after one that read from the disk: the
+file is not in memory as a whole then."""
 
 LONGEST_TURN = 0.000_25
 """Seconds of queries in the loop's thread after which the other tasks of the loop get a turn.
@@ -178,17 +179,17 @@ class Readers:
 
     def _read_small(self, job: Query[T]) -> T:
         """Run a small query in a thread, and note whether it was quick."""
-        start = _waits()
+        start = _waited()
         try:
             return self._read(job)
         finally:
-            self._note_speed(*_waited(start))
+            self._note_speed(_waited() - start)
 
     def _read_here(self, job: Query[T]) -> tuple[T] | None:
         """Run a small query in the loop's thread; return None if a thread must run it or report an error."""
         if not self._using.acquire(blocking=False):
             return None
-        start, db = _waits(), self._here
+        start, db = _waited(), self._here
         try:
             return (_in_snapshot(db, job),) if db is not None else None
         except (*FAULTS, TooLarge):
@@ -199,19 +200,24 @@ class Readers:
             raise
         finally:
             self._using.release()
-            self._note_speed(*_waited(start))
+            self._note_speed(_waited() - start)
 
     def _end_turn(self) -> None:
         self._turn = None
 
-    def _note_speed(self, seconds: float, blocks: int) -> None:
-        """Note how long a query waited, and how many blocks it read from the disk."""
-        if blocks:
+    def _note_speed(self, waited: float) -> None:
+        """Note how many seconds a query of this thread waited, and whether for the disk."""
+        if waited > DISK and self._has_used_disk():
             self._quick = QUICK_READS - QUICK_AFTER_DISK
-        elif seconds < QUICK:
+        elif waited < QUICK:
             self._quick = min(self._quick + 1, 2 * QUICK_READS)
         elif self._quick > 0:
             self._quick = max(0, self._quick - QUICK_READS)
+
+    def _has_used_disk(self) -> bool:
+        """Return True if this thread has read from a disk since it was asked last."""
+        before, self._local.blocks = getattr(self._local, "blocks", None), _blocks_read()
+        return before is not None and before != self._local.blocks
 
     def _connection(self) -> apsw.Connection:
         db: apsw.Connection | None = getattr(self._local, "db", None)
@@ -230,18 +236,14 @@ def _in_snapshot(db: apsw.Connection, job: Query[T]) -> T:
             db.execute("ROLLBACK")
 
 
-def _waits() -> tuple[float, int]:
-    """Return the seconds in which this thread did nothing, and the blocks that it read from disks.
-
-    Both are counted from some moment on; only Linux counts the blocks.
-    """
-    blocks = resource.getrusage(_THREAD).ru_inblock if _THREAD is not None else 0
-    return time.perf_counter() - time.thread_time(), blocks
+def _waited() -> float:
+    """Return the seconds that this thread has spent waiting since an arbitrary point in time."""
+    return time.perf_counter() - time.thread_time()
 
 
-def _waited(start: tuple[float, int]) -> tuple[float, int]:
-    seconds, blocks = _waits()
-    return seconds - start[0], blocks - start[1]
+def _blocks_read() -> int:
+    """Return how many blocks this thread has read from disks; only Linux counts them."""
+    return resource.getrusage(_THREAD).ru_inblock if _THREAD is not None else 0
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
