@@ -284,7 +284,7 @@ class _Document:
         return tuple(self.name(one.tool_call_id) for results in answers for one in results)
 
     def _enveloped(self, messages: Iterable[Message]) -> list[Message]:
-        """Give the document's own fields to the first remaining message, and to no other."""
+        """Put the document's own fields on the first remaining message, and on no other."""
         kept = [_with_envelope(message, UNSET, self.format.name) for message in messages]
         if kept and self.messages and (native := self.messages[0].native):
             kept[0] = mended(_with_envelope(kept[0], native.envelope, self.format.name))[0]
