@@ -4,7 +4,8 @@ Small reads are made in the thread of the loop, but only while the file is in me
 take long. Here many sessions of one file are opened in random order and their last messages are read, after
 the system was asked to drop the file from its cache. Another task measures how long each iteration of the
 loop takes; the longest one during each session counts. The same is measured for the file in memory, and with
-all reads in threads.
+all reads in threads. The search index has caught up before that: while it is updated in the background, the
+indexer competes for Python's lock, and pauses are longer, wherever the reads run.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ import apsw
 
 from ...errors import InputError, NewerFormat, StoreDamaged, StoreError
 from ...files import FILE_MODE
+from ...stores.sqlite.changes import SCRUB_PAUSE, SCRUB_SECONDS, SCRUB_WAIT_MS
 from ...stores.sqlite.connection import (
     MEMORY_APPLICATION,
     check_sqlite_version,
@@ -33,12 +34,6 @@ from .database import Operation, schema_steps, statements
 __all__ = ["SqliteDatabase"]
 
 VERSION = 1
-
-SCRUB_SECONDS, SCRUB_PAUSE = 3.0, 0.02
-"""How long to try to empty the WAL, which cannot be done while another process reads, and the pause."""
-
-SCRUB_WAIT_MS = 100
-"""How long one try waits for others; meanwhile, no process can write."""
 
 _log = logging.getLogger(__name__)
 

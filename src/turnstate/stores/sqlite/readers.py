@@ -49,13 +49,13 @@ busy processor, so up to twice as many as needed are counted, and a slow one tak
 """
 
 DISK, QUICK_AFTER_DISK = 0.000_05, 32
-"""Seconds that no disk takes less, and how many quick queries allow it after one that read from the disk: the
-file is not in memory as a whole then."""
+"""The shortest wait in seconds that can be a disk's, and how many quick queries allow the next one in the
+loop's thread after a query that read from the disk: not all of the file is in memory then."""
 
 LONGEST_TURN = 0.000_25
 """Seconds of queries in the loop's thread after which the other tasks of the loop get a turn.
 
-A task that sleeps needs two turns to go on.
+A sleeping task needs two turns to continue.
 """
 
 
