@@ -22,10 +22,7 @@ import msgspec
 from . import files, strict_json
 from .errors import HomeUnusable, InputError
 
-__all__ = ["KEY_FILE", "SNAPSHOT_FOLDER", "Home", "HomeDocument", "SigningKey"]
-
-SNAPSHOT_FOLDER = ".openstarry/snapshots"
-"""The folder in a workspace that holds session snapshots; checkpoints ignore it."""
+__all__ = ["KEY_FILE", "Home", "HomeDocument", "SigningKey"]
 
 KEY_FILE = "key"
 KEY_BYTES = 32

@@ -23,10 +23,12 @@ VALUES = {
     "entry",
     "errors",
     "files",
+    "folder_walk",
     "home",
     "ids",
     "long_json",
     "message",
+    "own_files",
     "part",
     "plain_text",
     "search_terms",
@@ -41,6 +43,7 @@ VALUES = {
 # From the bottom up. A module belongs to the layer of the first name of its path.
 LAYERS: list[set[str]] = [
     VALUES,
+    {"jobs"},
     {"tokens", "formats"},
     {"context"},
     {"models", "stores"},
@@ -56,7 +59,7 @@ LAYERS: list[set[str]] = [
     {"cli"},
     {"__main__"},
 ]
-PURE = VALUES - {"_version", "errors", "files", "home", "ids", "telemetry"} | {
+PURE = VALUES - {"_version", "errors", "files", "folder_walk", "home", "ids", "telemetry"} | {
     "formats",
     "tokens",
     "context",

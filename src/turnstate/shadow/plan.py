@@ -20,10 +20,11 @@ from msgspec import Struct, structs
 
 from .. import files as durable
 from ..errors import CheckpointsDamaged
+from ..own_files import SIDES, Kind, kind_of, main_file, side_files
 from .contents import TAGS, Reader, left_databases, listing, parents, references
 from .git import FOLDER, Git
 from .history import ordered
-from .protected import IN_USE, OURS, SIDES, Kind, Owned, kind_of, main_file, side_files
+from .protected import IN_USE, OURS, Owned
 from .snapshot import Captured
 from .values import Changes, FileEntry, KeptPath, Listing
 from .work_tree import SafeTree

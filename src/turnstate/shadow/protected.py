@@ -11,28 +11,23 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 import threading
 from collections.abc import Iterable, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from ..errors import CheckpointError, NewerFormat
-from ..home import SNAPSHOT_FOLDER
-from ..stores.sqlite.connection import APPLICATION, MEMORY_APPLICATION
+from ..own_files import HEAD, SHADOW_NAMES, SIDES, SNAPSHOT_FOLDER, TORN, kind_of, main_file, side_files
 from .contents import parents
 from .folder import read_about
 from .values import Listing
 
 __all__ = [
-    "HEAD",
     "IN_USE",
     "NOTHING",
     "OURS",
-    "SIDES",
     "InUse",
-    "Kind",
     "Opened",
     "OwnFile",
     "OwnPlaces",
@@ -41,37 +36,14 @@ __all__ = [
     "check_main_file",
     "is_in_use",
     "is_shadow_repository",
-    "kind_of",
-    "main_file",
     "read_regular",
-    "side_files",
 ]
-
-Kind = Literal["file", "database", "store"]
-
-HEAD = 4096
-"""Bytes at the start of a file that identify it."""
 
 OURS = "it belongs to Turnstate; checkpoints neither hold nor change it"
 IN_USE = (
     "it belongs to an SQLite database in use; close the programs that use it to have it kept and restored"
 )
 
-SIDES = (b"-wal", b"-shm", b"-journal")
-"""The suffixes of the side files of an SQLite database."""
-
-_DATABASE = b"SQLite format 3\0"
-_APPLICATION = slice(68, 72)
-_MEMORY = b'{"kind":"user","version":'  # the first line of a memory engine's file
-_TORN, _LINES = b".torn", b".jsonl"
-_BESIDE = (*SIDES, _TORN)
-_OUR_APPLICATIONS = {number.to_bytes(4, "big") for number in (APPLICATION, MEMORY_APPLICATION)}
-_SIDE_STARTS = (
-    b"\x37\x7f\x06\x82",
-    b"\x37\x7f\x06\x83",
-    b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",
-    (3_007_000).to_bytes(4, sys.byteorder),
-)
 _READING = os.O_RDONLY | os.O_NONBLOCK
 _CHUNK = 1 << 20
 _MAX_DESCRIPTORS = 1024  # checked if the system does not list them
@@ -168,27 +140,6 @@ class Opened:
         return False
 
 
-def kind_of(head: bytes, name: bytes = b"") -> Kind:
-    """Return the kind of a file by its first bytes; the name matters only for side files of a database."""
-    if head.startswith(_DATABASE):
-        return "store" if head[_APPLICATION] in _OUR_APPLICATIONS else "database"
-    if head.startswith(_MEMORY) and b'"tenant":' in head:
-        return "store"
-    return "database" if name.endswith(SIDES) and head.startswith(_SIDE_STARTS) else "file"
-
-
-def main_file(path: bytes) -> bytes | None:
-    """Return the path of the database or memory that a file belongs to by its name, or None."""
-    if not path.endswith(_BESIDE):
-        return None
-    return path.removesuffix(_TORN) + _LINES if path.endswith(_TORN) else path.rpartition(b"-")[0]
-
-
-def side_files(path: bytes) -> tuple[bytes, ...]:
-    """Return the paths of the side files of a database."""
-    return tuple(path + side for side in SIDES)
-
-
 def is_in_use(path: bytes, *, folder: int | None = None) -> bool:
     """Return True if the side files of a database show that a program uses it, or crashed while using it.
 
@@ -209,7 +160,7 @@ def check_main_file(path: bytes, *, folder: int | None = None) -> None:
         return
     try:
         with Opened(main, folder=folder) as file:
-            kind = kind_of(file.head) if file.head or path.endswith(_TORN) else "database"
+            kind = kind_of(file.head) if file.head or path.endswith(TORN) else "database"
     except (OSError, UnreadableFile):
         return
     if kind == "store":
@@ -247,7 +198,6 @@ def _reopened(path: bytes, folder: int | None, *, follow: bool) -> int | None:
 
 
 _SNAPSHOTS = b"/" + os.fsencode(SNAPSHOT_FOLDER)
-_SHADOW = {b"about.json", b"lock", b"repository"}
 _MAX_LINKS = 40  # per path, as in the kernel
 
 
@@ -314,7 +264,7 @@ class OwnPlaces:
 def is_shadow_repository(path: bytes, names: Set[bytes]) -> bool:
     """Return True if a folder with these names in it is a shadow repository."""
     folder = Path(os.fsdecode(path))
-    if not names >= _SHADOW or not (folder / "about.json").is_file():
+    if not names >= SHADOW_NAMES or not (folder / "about.json").is_file():
         return False
     try:
         read_about(folder)

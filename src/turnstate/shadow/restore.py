@@ -19,10 +19,11 @@ from msgspec import Struct
 
 from .. import files
 from ..errors import CheckpointError, CheckpointsDamaged, NewerFormat, RestoreFailed
+from ..own_files import kind_of
 from .contents import split
 from .git import Git, Objects
 from .plan import Mode, Put, RestorePlan
-from .protected import IN_USE, OURS, Owned, kind_of
+from .protected import IN_USE, OURS, Owned
 from .values import STAGED, KeptPath
 from .work_tree import ParallelSync, PathState, SafeTree
 

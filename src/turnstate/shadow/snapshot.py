@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from ..errors import CheckpointsDamaged
 from ..files import load_cache, save_cache
+from ..own_files import kind_of, main_file
 from .contents import (
     FILES,
     LEFT,
@@ -66,8 +67,6 @@ from .protected import (
     OwnPlaces,
     UnreadableFile,
     check_main_file,
-    kind_of,
-    main_file,
     read_regular,
 )
 from .values import Changes, Diff, FileEntry, LeftOut, Listing, Snapshot, SnapshotLimits

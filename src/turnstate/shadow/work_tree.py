@@ -26,12 +26,12 @@ from msgspec import Struct
 
 from .. import files
 from ..errors import WorkTreeRefused
+from ..own_files import SIDES, kind_of
 from .contents import split
 from .git import BLOB, object_id
 from .ignore import RULES, Rules
 from .protected import (
     NOTHING,
-    SIDES,
     InUse,
     Opened,
     Owned,
@@ -40,7 +40,6 @@ from .protected import (
     check_main_file,
     is_in_use,
     is_shadow_repository,
-    kind_of,
     read_regular,
 )
 from .values import STAGED, FileEntry, LeftOut, SnapshotLimits

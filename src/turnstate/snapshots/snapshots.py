@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from .. import strict_json
 from ..context.snapshot import ContextSnapshot
 from ..errors import DamagedSnapshot, ForeignSnapshot, InputError, NewerFormat, SnapshotFailed
-from ..home import SNAPSHOT_FOLDER, Home, SigningKey
+from ..home import Home, SigningKey
 from ..message import Message
+from ..own_files import SNAPSHOT_FOLDER
 from ..value import check_number
 from ..wire_text import described
 from .folder import (

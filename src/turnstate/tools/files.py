@@ -7,26 +7,19 @@ not seen.
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Iterator
-from fnmatch import fnmatchcase
+from typing import Any
 
 from ..conversation.edits import EditConflict
 from ..errors import InputError
+from ..jobs.folder import MAX_HITS
+from ..jobs.process import run
 from .definition import BUILTIN, Tool, ToolContext, tool
-from .workspace import FileInfo, WorkspaceFiles
+from .workspace import WorkspaceFiles
 
 __all__ = ["FILE_TOOLS"]
 
-MAX_LISTED = 2_000
-MAX_HITS = 200
-MAX_LINE = 400
-"""Characters of a line that a search shows."""
-
 SEARCH_SECONDS = 20.0
-SEARCHED_BYTES = 4_000_000
-"""A larger file is not searched: it is data, not text that someone wrote."""
+"""How long listing or searching may take; what was found until then is returned."""
 
 
 def _files(context: ToolContext) -> WorkspaceFiles:
@@ -118,7 +111,9 @@ def edit_file(path: str, old: str, new: str, context: ToolContext, every: bool =
 
 
 @tool(origin=BUILTIN, idempotent=True, path_of=("path",))
-def list_files(context: ToolContext, path: str = ".", pattern: str = "", recursive: bool = False) -> str:
+async def list_files(
+    context: ToolContext, path: str = ".", pattern: str = "", recursive: bool = False
+) -> str:
     """List the files and folders of the workspace.
 
     Args:
@@ -127,27 +122,21 @@ def list_files(context: ToolContext, path: str = ".", pattern: str = "", recursi
         recursive: Include everything below the folder.
     """
     files = _files(context)
-    found = files.walk(path) if recursive else iter(files.list(path))
-    shown, more = list[str](), 0
-    for one in found:
-        if pattern and not _matches(one, pattern):
-            continue
-        if len(shown) < MAX_LISTED:
-            size = (
-                f"\t{one.size:,}"
-                if one.kind == "file"
-                else "/"
-                if one.kind == "folder"
-                else f"\t({one.kind})"
-            )
-            shown.append(one.path + size)
-        else:
-            more += 1
-    return "\n".join([*shown, *([f"[{more:,} more]"] if more else [])]) or "[nothing]"
+    place = files.relative(path)
+    found = await run("list_files", str(files.root), place, pattern, recursive, seconds=SEARCH_SECONDS)
+    lines = [_listed(one) if isinstance(one, list) else f"[{one:,} more]" for one in found.records]
+    if found.stopped:
+        lines.append(f"[{found.stopped}; list a smaller folder]")
+    return "\n".join(lines) or "[nothing]"
+
+
+def _listed(one: list[Any]) -> str:
+    path, kind, size = one
+    return f"{path}\t{size:,}" if kind == "file" else f"{path}/" if kind == "folder" else f"{path}\t({kind})"
 
 
 @tool(origin=BUILTIN, idempotent=True, path_of=("path",))
-def search_files(pattern: str, context: ToolContext, path: str = ".", files: str = "") -> str:
+async def search_files(pattern: str, context: ToolContext, path: str = ".", files: str = "") -> str:
     """Search the text files of the workspace with a regular expression, line by line.
 
     Args:
@@ -156,37 +145,16 @@ def search_files(pattern: str, context: ToolContext, path: str = ".", files: str
         files: Only files whose names match, such as *.py.
     """
     workspace = _files(context)
-    try:
-        expression = re.compile(pattern)
-    except re.error as error:
-        raise InputError(f"{pattern!r:.200} is not a regular expression: {error}") from None
-    until, hits = time.monotonic() + SEARCH_SECONDS, list[str]()
-    for one in workspace.walk(path):
-        if files and not _matches(one, files):
-            continue
-        for hit in _hits(workspace, one, expression):
-            hits.append(hit)
-            if len(hits) == MAX_HITS:
-                return "\n".join([*hits, f"[{MAX_HITS} hits; narrow the search for the others]"])
-        if time.monotonic() > until:
-            return "\n".join([*hits, f"[stopped after {SEARCH_SECONDS:g} seconds; narrow the search]"])
-    return "\n".join(hits) or "[no hit]"
-
-
-def _hits(files: WorkspaceFiles, one: FileInfo, expression: re.Pattern[str]) -> Iterator[str]:
-    if one.size > SEARCHED_BYTES:
-        return
-    try:
-        text = _text(files, one.path)
-    except InputError:  # binary, or deleted in the meantime
-        return
-    for number, line in enumerate(text.split("\n"), 1):
-        if expression.search(line):
-            yield f"{one.path}:{number}: {line[:MAX_LINE]}"
-
-
-def _matches(one: FileInfo, pattern: str) -> bool:
-    return fnmatchcase(one.path.rpartition("/")[2], pattern) or fnmatchcase(one.path, pattern)
+    place = workspace.relative(path)
+    found = await run("search_files", str(workspace.root), place, files, pattern, seconds=SEARCH_SECONDS)
+    lines = [f"{path}:{number}: {line}" for path, number, line in found.records]
+    if found.stopped:
+        lines.append(
+            f"[{found.stopped}: not everything was searched; narrow the search or simplify the pattern]"
+        )
+    elif len(lines) == MAX_HITS:
+        lines.append(f"[{MAX_HITS} hits; narrow the search for the others]")
+    return "\n".join(lines) or "[no hit]"
 
 
 def _check(path: str, conflict: EditConflict | None) -> None:

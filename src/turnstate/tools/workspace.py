@@ -16,9 +16,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from ..errors import InputError
+from ..folder_walk import FileInfo, folder_at, listed, walk
 from ..shadow.work_tree import SafeTree
 
 __all__ = ["FileInfo", "OutsideWorkspace", "WorkspaceFiles"]
@@ -26,24 +26,12 @@ __all__ = ["FileInfo", "OutsideWorkspace", "WorkspaceFiles"]
 MAX_READ = 64_000_000
 """Maximum bytes of a file to read; a longer one is refused."""
 
-MAX_DEPTH = 64
-SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"})
-"""Folders that a walk does not enter."""
-
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class OutsideWorkspace(InputError):
     """A path leads out of the workspace, or goes through a link."""
-
-
-class FileInfo(NamedTuple):
-    """A name in a folder: its path from the root of the workspace, its kind, and its size."""
-
-    path: str
-    kind: str
-    size: int
 
 
 class WorkspaceFiles:
@@ -113,37 +101,22 @@ class WorkspaceFiles:
 
     def list(self, path: str = ".") -> list[FileInfo]:
         """Return what is in a folder, sorted by name; links are listed but not followed."""
-        with SafeTree.opened(self.root) as tree:
-            return list(self._listed(tree, path, self.relative(path)))
-
-    def walk(self, path: str = ".") -> Iterator[FileInfo]:
-        """Yield the files below a folder, sorted; skip folders that no one edits (`SKIPPED`)."""
-        waiting = [self.relative(path)]
-        with SafeTree.opened(self.root) as tree:
-            while waiting:
-                folder = waiting.pop()
-                try:
-                    found = list(self._listed(tree, folder, folder))
-                except InputError:
-                    if folder == self.relative(path):
-                        raise
-                    continue  # it was deleted, or replaced with a link
-                yield from (one for one in found if one.kind == "file")
-                below = [one.path for one in found if one.kind == "folder"]
-                wanted = (one for one in below if os.path.basename(one) not in SKIPPED)
-                waiting += sorted((one for one in wanted if one.count("/") < MAX_DEPTH), reverse=True)
-
-    def _listed(self, tree: SafeTree, path: str, relative: str) -> Iterator[FileInfo]:
+        relative = self.relative(path)
         try:
-            descriptor = tree.enter(os.fsencode(relative))
+            with folder_at(self.root, relative) as folder:
+                return listed(folder, relative)
         except OSError as error:
             raise _fault(path, error) from None
-        with os.scandir(descriptor) as entries:
-            for entry in sorted(entries, key=lambda one: one.name):
-                with suppress(FileNotFoundError):
-                    status = entry.stat(follow_symlinks=False)
-                    below = f"{relative}/{entry.name}" if relative else entry.name
-                    yield FileInfo(below, _kind(status.st_mode), status.st_size)
+
+    def walk(self, path: str = ".") -> Iterator[FileInfo]:
+        """Yield the files below a folder, sorted; skip folders that no one edits, such as ``.git``."""
+        relative = self.relative(path)
+        try:
+            with folder_at(self.root, relative) as top:
+                for _, found in walk(top, relative):
+                    yield from (one for one in found if one.kind == "file")
+        except OSError as error:
+            raise _fault(path, error) from None
 
     def _entered(self, tree: SafeTree, path: str) -> tuple[int, bytes]:
         """Return the descriptor of a path's folder, valid while the tree is open, and the last name."""
@@ -181,12 +154,6 @@ class WorkspaceFiles:
         if not stat.S_ISREG(status.st_mode):
             raise InputError(f"{path!r:.200} is not a file")
         return stat.S_IMODE(status.st_mode)
-
-
-def _kind(mode: int) -> str:
-    if stat.S_ISREG(mode):
-        return "file"
-    return "folder" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "other"
 
 
 def _fault(path: str, error: OSError) -> InputError:

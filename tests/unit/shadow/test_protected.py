@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from turnstate.memory.jsonl_file import UserLine, encode_line
+from turnstate.own_files import APPLICATION, kind_of, main_file
 from turnstate.shadow.folder import About, make
 from turnstate.shadow.protected import (
     InUse,
@@ -16,11 +17,8 @@ from turnstate.shadow.protected import (
     OwnPlaces,
     is_in_use,
     is_shadow_repository,
-    kind_of,
-    main_file,
 )
 from turnstate.shadow.values import FileEntry, Listing
-from turnstate.stores.sqlite.connection import APPLICATION
 
 SQLITE = b"SQLite format 3\0"
 STORE = SQLITE + bytes(52) + APPLICATION.to_bytes(4, "big")

@@ -21,6 +21,7 @@ import apsw
 
 from ...errors import NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from ...files import FILE_MODE
+from ...own_files import APPLICATION, MEMORY_APPLICATION
 from .queries import MIGRATIONS
 from .rows import add_functions
 from .wal import has_log, lost_commits, note_lost_commits, read_log, report_lost_commits
@@ -38,12 +39,6 @@ __all__ = [
     "migrated",
     "patience",
 ]
-
-APPLICATION = 0x5475726E
-"""The application id in SQLite's header: "Turn"."""
-
-MEMORY_APPLICATION = 0x5475726D
-"""The id for files of the built-in memory engine, "Turm": they are Turnstate's own, too, but not stores."""
 
 LEAST_SQLITE = (3, 51, 3)
 """Older versions can damage a database in WAL mode if two connections write at the wrong moment."""
