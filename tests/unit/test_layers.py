@@ -28,6 +28,7 @@ VALUES = {
     "ids",
     "long_json",
     "message",
+    "open_databases",
     "own_files",
     "part",
     "plain_text",
@@ -59,7 +60,16 @@ LAYERS: list[set[str]] = [
     {"cli"},
     {"__main__"},
 ]
-PURE = VALUES - {"_version", "errors", "files", "folder_walk", "home", "ids", "telemetry"} | {
+PURE = VALUES - {
+    "_version",
+    "errors",
+    "files",
+    "folder_walk",
+    "home",
+    "ids",
+    "open_databases",
+    "telemetry",
+} | {
     "formats",
     "tokens",
     "context",

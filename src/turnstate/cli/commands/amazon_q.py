@@ -12,7 +12,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -26,6 +26,7 @@ from ...conversation import ConversationState, amazon_q
 from ...conversation.amazon_q.fields import KEPT
 from ...conversation.amazon_q.reader import LARGEST
 from ...errors import Busy, InputError, NotFound, SessionError, TurnstateError
+from ...open_databases import covers, hold
 from ...session.names import LONGEST, checked
 from ...stores.port import Store
 from .. import destination, documents
@@ -273,6 +274,10 @@ def saved_conversations(
     path: str, *, key: str | None, everything: bool
 ) -> Iterator[tuple[int, Iterator[SavedConversation]]]:
     """Yield the number of chosen conversations and an iterator over them; a file holds exactly one."""
+    with readable(path):
+        is_own = path != "-" and covers(os.stat(path))
+    if is_own:  # closing it would release the locks of the store
+        raise InputError(f"{path}: is the store that the conversations are imported into; give another file")
     if path != "-" and _is_database(path):
         with _opened(path) as database:
             chosen = _chosen(path, _keys(path, database), key, everything)
@@ -304,9 +309,13 @@ def _bytes(path: str) -> bytes:
 
 @contextmanager
 def _opened(path: str) -> Iterator[sqlite3.Connection]:
-    with _readable_database(path):
-        database = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?{_mode(path)}", uri=True)
-    with closing(database):
+    mode = _mode(path)
+    with ExitStack() as stack:
+        with readable(path):
+            stack.callback(hold(path).release)
+        with _readable_database(path):
+            database = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?{mode}", uri=True)
+        stack.enter_context(closing(database))
         database.text_factory = bytes
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST + 1)
         database.execute("PRAGMA trusted_schema = OFF")

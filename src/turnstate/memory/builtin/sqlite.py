@@ -23,6 +23,7 @@ from ...files import FILE_MODE
 from ...stores.sqlite.changes import SCRUB_PAUSE, SCRUB_SECONDS, SCRUB_WAIT_MS
 from ...stores.sqlite.connection import (
     MEMORY_APPLICATION,
+    Connection,
     check_sqlite_version,
     connect,
     patience,
@@ -169,7 +170,7 @@ def _prepared(path: str) -> apsw.Connection:
 
 
 def _check(path: str) -> None:
-    db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    db = Connection(path, apsw.SQLITE_OPEN_READONLY)
     try:
         ((application, version, tables),) = db.execute(
             "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) "

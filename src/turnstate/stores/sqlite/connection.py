@@ -21,6 +21,7 @@ import apsw
 
 from ...errors import NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from ...files import FILE_MODE
+from ...open_databases import hold
 from ...own_files import APPLICATION, MEMORY_APPLICATION
 from .queries import MIGRATIONS
 from .rows import add_functions
@@ -31,6 +32,7 @@ __all__ = [
     "LEAST_SQLITE",
     "MEMORY_APPLICATION",
     "PATIENCE",
+    "Connection",
     "check_readable",
     "check_sqlite_version",
     "connect",
@@ -56,6 +58,32 @@ _OBJECTS = "SELECT type, name FROM sqlite_schema"
 _Object = tuple[str, str]
 
 
+class Connection(apsw.Connection):
+    """A connection to a file that is registered with `open_databases` until it is closed.
+
+    `file` is the path of the file if `name` is a URI. A connection that is never closed stays registered.
+    """
+
+    def __init__(self, name: str, flags: int, vfs: str | None = None, *, file: str | None = None) -> None:
+        try:
+            self.hold = hold(file or name)
+        except OSError as error:
+            raise apsw.CantOpenError(f"CantOpenError: {error}") from error
+        try:
+            super().__init__(name, flags=flags, vfs=vfs)
+        except BaseException:
+            self.hold.release()
+            raise
+        self._is_held = True
+
+    def close(self, force: bool = False) -> None:
+        """Close the connection; its file stays registered if that fails."""
+        super().close(force)
+        if self._is_held:
+            self._is_held = False
+            self.hold.release()
+
+
 def check_sqlite_version() -> None:
     """Raise `StoreError` if the linked SQLite version can damage databases."""
     linked = tuple(int(number) for number in apsw.sqlite_lib_version().split("."))
@@ -66,10 +94,10 @@ def check_sqlite_version() -> None:
         )
 
 
-def connect(path: str, *, write: bool, uri: bool = False, vfs: str | None = None) -> apsw.Connection:
-    """Open a connection to a file that already has its schema."""
+def connect(path: str, *, write: bool, uri: str | None = None, vfs: str | None = None) -> Connection:
+    """Open a connection to a file that already has its schema; `uri` names the file with options."""
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
-    db = apsw.Connection(path, flags=flags | (apsw.SQLITE_OPEN_URI if uri else 0), vfs=vfs)
+    db = Connection(uri or path, flags | (apsw.SQLITE_OPEN_URI if uri else 0), vfs, file=path)
     try:
         _configure(db)
         db.set_busy_handler(patience())
@@ -78,6 +106,7 @@ def connect(path: str, *, write: bool, uri: bool = False, vfs: str | None = None
     except BaseException:
         db.close()
         raise
+    db.hold.note_files()
     return db
 
 
@@ -125,7 +154,7 @@ def _create(path: str, mode: int) -> None:
 
 
 def _migrated(path: str) -> apsw.Connection:
-    db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    db = Connection(path, apsw.SQLITE_OPEN_READWRITE)
     try:
         _configure(db)
         if has_log(path):  # the file may not be ours: closing must not checkpoint its WAL

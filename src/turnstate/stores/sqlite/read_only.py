@@ -129,7 +129,7 @@ def _connect(path: str) -> tuple[apsw.Connection, bool]:
         db = connect(path, write=False, vfs="unix-none")
         db.pragma("locking_mode", "EXCLUSIVE")  # keeps the WAL index in private memory
         return db, False
-    return connect(f"file:{quote(os.path.abspath(path))}?immutable=1", write=False, uri=True), False
+    return connect(path, write=False, uri=f"file:{quote(os.path.abspath(path))}?immutable=1"), False
 
 
 def _stamp(path: str) -> FileStamp:

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from turnstate.memory.builtin.sqlite import SqliteDatabase
+from turnstate.open_databases import covers, hold
+from turnstate.stores.sqlite import SqliteStore
+from turnstate.stores.sqlite.connection import Connection, connect, migrate
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    migrate(str(path := tmp_path / "agent.db"))
+    return path
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[Connection]:
+    with closing(connect(str(path), write=True)) as db:
+        yield db
+
+
+def files(path: Path) -> list[Path]:
+    return [path, Path(f"{path}-wal"), Path(f"{path}-shm")]
+
+
+def test_a_database_and_its_side_files_are_covered_while_it_is_open(path: Path) -> None:
+    (other := path.with_name("notes.txt")).write_text("")
+    assert not covers(path.stat())
+    with closing(connect(str(path), write=True)):
+        assert [covers(one.stat()) for one in files(path)] == [True, True, True]
+        assert not covers(other.stat())
+    assert not covers(path.stat())
+
+
+def test_side_files_that_appear_later_are_covered(path: Path) -> None:
+    with closing(connect(str(path), write=False)) as db:
+        assert not os.path.exists(f"{path}-shm")
+        db.execute("SELECT count(*) FROM session").fetchall()
+        assert covers(os.stat(f"{path}-shm"))
+
+
+@pytest.mark.usefixtures("db")
+def test_other_names_of_the_same_file_are_covered(path: Path, tmp_path: Path) -> None:
+    for number, one in enumerate(files(path)):
+        os.link(one, second := tmp_path / f"link {number}")
+        os.symlink(one, third := tmp_path / f"symlink {number}")
+        assert covers(os.stat(second))
+        assert covers(os.stat(third))
+
+
+def test_a_database_opened_by_a_symbolic_link_is_covered_with_its_side_files(path: Path) -> None:
+    os.symlink(path, link := path.with_name("link.db"))
+    with closing(connect(str(link), write=True)):
+        assert [covers(one.stat()) for one in files(path)] == [True, True, True]
+
+
+@pytest.mark.usefixtures("db")
+def test_a_side_file_that_lost_its_name_stays_covered(path: Path) -> None:
+    with open(f"{path}-shm", "rb") as file:
+        os.rename(f"{path}-shm", f"{path}-elsewhere")
+        assert covers(os.fstat(file.fileno()))
+
+
+def test_a_database_is_covered_until_its_last_connection_is_closed(path: Path, db: Connection) -> None:
+    connect(str(path), write=False).close()
+    assert covers(path.stat())
+    db.close()
+    db.close()
+    assert not covers(path.stat())
+
+
+def test_a_connection_that_cannot_be_opened_covers_nothing(tmp_path: Path) -> None:
+    with pytest.raises(apsw.CantOpenError):
+        connect(str(tmp_path / "missing.db"), write=True)
+    with pytest.raises(apsw.CantOpenError):
+        connect(str(tmp_path), write=True)
+    assert not covers(tmp_path.stat())
+
+
+def test_a_program_that_opens_a_database_by_itself_can_register_it(path: Path) -> None:
+    held = hold(str(path))
+    assert covers(path.stat())
+    held.release()
+    assert not covers(path.stat())
+
+
+def test_stores_and_memories_cover_their_files(tmp_path: Path) -> None:
+    async def run() -> None:
+        store, memory = SqliteStore(str(tmp_path / "agent.db")), SqliteDatabase(str(tmp_path / "memory.db"))
+        there = sorted(tmp_path.iterdir())
+        assert len(there) == 6
+        assert all(covers(one.stat()) for one in there)
+        await store.close()
+        await memory.close()
+        assert not any(covers(one.stat()) for one in tmp_path.iterdir())
+
+    asyncio.run(run())
