@@ -210,6 +210,7 @@ class ClockWatch:
         self._clock, self._monotonic = clock, monotonic
         self._seen = clock(), monotonic()
         self._jumped = False
+        self._last_jump: int | None = None  # by the monotonic clock
 
     def trusts(self) -> bool:
         """Return True if the wall clock can be trusted; after a jump, both must agree for a minute first."""
@@ -218,9 +219,18 @@ class ClockWatch:
         ahead = wall - self._seen[0] - passed
         if ahead > JUMP or (self._jumped and abs(ahead) > AGREEMENT):
             self._jumped = True
+            self._last_jump = steady
         elif not self._jumped or passed >= JUMP:
             self._jumped = False
         else:
             return False  # they agree, but not yet for long enough
         self._seen = wall, steady
         return not self._jumped
+
+    def trusts_age(self, most: int) -> bool:
+        """Return True if the wall clock did not jump for so many milliseconds.
+
+        Whatever looks older than that is older. Right after a jump, all that was written before looks old.
+        """
+        self.trusts()
+        return self._last_jump is None or self._seen[1] - self._last_jump >= most

@@ -61,6 +61,13 @@ class NeverForgetsAKey(MemoryStore):
         return receipt
 
 
+class ForgetsKeysByAnyClock(MemoryStore):
+    caught_by = "test_a_clock_that_may_have_jumped_forgets_no_key"
+
+    async def commit(self, change: Change) -> Receipt:
+        return await super().commit(without(change, trusts_clock=True))
+
+
 class ChecksTheVersionBeforeTheKey(MemoryStore):
     caught_by = "test_of_two_checks_that_fail_the_earlier_one_answers"
 

@@ -16,9 +16,9 @@ from turnstate.codec import encode
 from turnstate.errors import Conflict, TurnstateError
 from turnstate.ids import UNKNOWN_TIME
 from turnstate.message import Message
-from turnstate.stores.admission import KEY_LIFE
 from turnstate.stores.port import Store
 from turnstate.stores.values import (
+    KEY_LIFE,
     MESSAGE,
     Address,
     Change,

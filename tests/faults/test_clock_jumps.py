@@ -103,6 +103,21 @@ def test_a_clock_that_jumps_by_days_ends_no_session(
     report(record_property, "clock jumps", sweeps_refused=refusals)
 
 
+@pytest.mark.req("G5", "G8")
+def test_a_retry_after_a_jump_by_years_is_written_once(fork_server: ForkServer, folder: Path) -> None:
+    url, random = f"sqlite:///{folder}/agent.db", rng("keys")
+    names = [f"job {number}" for number in range(runs(8, long=500))]
+    with fork_server.worker(url) as worker:
+        worker.must("open")
+        worker.must("create")
+        for number, name in enumerate(names):
+            worker.must("append", name=name)
+            worker.must("jump", ahead=random.randrange(8, 4_000) * DAY * (number + 1))
+            for again in random.sample(names[: number + 1], min(number + 1, 3)):
+                worker.must("append", name=again)  # each write with a key also forgets keys that are too old
+        assert worker.must("read")["texts"] == [f"{name}/0" for name in names]
+
+
 def test_a_store_that_trusts_clocks_is_caught(fork_server: ForkServer, folder: Path) -> None:
     _, broken = jumps(fork_server, folder, 300, plant="takes any fence")
     assert any("after fence" in what for what in broken)

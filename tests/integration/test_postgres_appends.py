@@ -30,12 +30,11 @@ from turnstate.errors import (
     TurnstateError,
 )
 from turnstate.stores import batches, memory
-from turnstate.stores.admission import KEY_LIFE
 from turnstate.stores.port import Store
 from turnstate.stores.postgres import PostgresStore, connect, search
 from turnstate.stores.postgres.connections import Connections
 from turnstate.stores.postgres.server import target
-from turnstate.stores.values import Address, Change, Key, Position, Receipt, Span
+from turnstate.stores.values import KEY_LIFE, Address, Change, Key, Position, Receipt, Span
 from turnstate.testing.contract.scenes import HERE, NOW, change, message, note, session
 
 SESSIONS = [Address(HERE.tenant, f"s{n}") for n in range(24)]

@@ -1,4 +1,4 @@
-"""A worker whose clock differs from that of the server ends no idle session."""
+"""A worker whose clock differs from that of the server ends no idle session, and forgets no key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from postgres_server import fresh_url
 from valkey_server import fresh_cluster, fresh_server
 
 from turnstate import Message, SessionManager
-from turnstate.errors import ClockSkew
+from turnstate.errors import ClockSkew, KeyReused
 from turnstate.ids import wall_clock
 
 pytestmark = pytest.mark.req("G8")
@@ -45,6 +45,26 @@ def test_a_clock_that_differs_from_the_server_s_ends_nothing(url: str, wrong: in
                 assert list(await sessions.expire()) == ["s1"]
             else:
                 assert list(await sessions.expire()) == []  # used in what is the future here
+
+    asyncio.run(scene())
+
+
+@pytest.mark.req("G5")
+@pytest.mark.parametrize("years", [3, 50])
+def test_a_worker_whose_clock_is_years_ahead_forgets_no_key(url: str, years: int) -> None:
+    async def scene() -> None:
+        async with await SessionManager.open(url) as sessions:
+            session = await sessions.create(id="s1")
+            await session.append(Message.user("pay"), key="k")
+        ahead = years * 365 * 24 * 60 * MINUTE
+        async with await SessionManager.open(url, clock=lambda: wall_clock() + ahead) as sessions:
+            session = await sessions.open("s1")
+            await session.append(Message.user("hello"), key="other")  # it forgets keys that are too old
+            together = [session.append(Message.user("hello"), key=f"{number}") for number in range(5)]
+            await asyncio.gather(*together)  # PostgreSQL takes these in one call
+            assert (await session.append(Message.user("pay"), key="k")).repeated
+            with pytest.raises(KeyReused):
+                await session.append(Message.user("pay twice"), key="k")
 
     asyncio.run(scene())
 

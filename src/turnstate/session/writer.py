@@ -24,6 +24,7 @@ from ..log.records import records as make_records
 from ..message import Message
 from ..stores.port import Health, Reads, ReadsAhead, ReadsAtOnce, Store
 from ..stores.values import (
+    KEY_LIFE,
     MESSAGE,
     Change,
     Fork,
@@ -305,6 +306,7 @@ class SessionWriter:
                 expected_version=expected_version,
                 expected_head=after,
                 records=tuple(records),
+                trusts_clock=key is None or self._watch.trusts_age(KEY_LIFE),
             )
             receipt = await self.store.commit(change)
             is_written = not receipt.repeated
@@ -354,6 +356,7 @@ class SessionWriter:
             parcels=tuple(parcels),
             next_epoch=next_epoch,
             end=end,
+            trusts_clock=key is None or self._watch.trusts_age(KEY_LIFE),
         )
         receipt = await self.store.commit(change)
         if not receipt.repeated and self._model[0] == (receipt.branch, receipt.first - 1):

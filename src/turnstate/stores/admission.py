@@ -18,10 +18,7 @@ from msgspec import Struct, structs
 from ..errors import Busy, Conflict, EpochEnded, Fenced, KeyReused
 from .values import Change, Receipt, SessionRow
 
-__all__ = ["KEY_LIFE", "KnownKey", "admitted", "advanced", "appended", "busy", "check_meta"]
-
-KEY_LIFE = 7 * 24 * 3600 * 1000
-"""Milliseconds for which an idempotency key is remembered."""
+__all__ = ["KnownKey", "admitted", "advanced", "appended", "busy", "check_meta"]
 
 
 class KnownKey(Struct, frozen=True):
@@ -31,11 +28,18 @@ class KnownKey(Struct, frozen=True):
     receipt: Receipt
     created: int
 
+    def is_remembered(self, change: Change) -> bool:
+        """Return True unless the key is too old for this change."""
+        return change.now - self.created < change.key_life
+
 
 def admitted(row: SessionRow, change: Change, known: KnownKey | None) -> Receipt | None:
-    """Raise the error of the first check that fails; return the first receipt if this is a repeat."""
+    """Raise the error of the first check that fails; return the first receipt if this is a repeat.
+
+    ``known`` is None if the key is too old: a server decides that with its own clock.
+    """
     _check_epoch(row, change)
-    if change.key and known and change.now - known.created < KEY_LIFE:
+    if change.key and known:
         if known.digest != change.key.digest:
             raise KeyReused(f"the key {change.key.name!r} was used for another request; use a new key")
         return structs.replace(known.receipt, repeated=True)

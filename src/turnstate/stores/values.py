@@ -17,6 +17,7 @@ from ..errors import InputError
 
 __all__ = [
     "FOREVER",
+    "KEY_LIFE",
     "MESSAGE",
     "Address",
     "BranchRow",
@@ -219,6 +220,10 @@ class Parcel(Struct, frozen=True, kw_only=True):
     parked: bool = False
 
 
+KEY_LIFE = 7 * 24 * 3600 * 1000
+"""Milliseconds for which an idempotency key is remembered."""
+
+
 class Change(Struct, frozen=True, kw_only=True, gc=False):
     """One write to one session, applied as a whole or not at all.
 
@@ -227,6 +232,7 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     ``created`` is the creation time of the intended session, since another one may have its id by now.
     ``next_epoch`` ends the epoch and begins the next one even if a lease is held: it raises the fence.
     ``end`` ends the epoch without beginning another; a lease blocks it like any other write.
+    ``trusts_clock`` is False if the clock that ``now`` is from may have jumped: then no key is too old.
     """
 
     at: Address
@@ -243,12 +249,18 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     parcels: tuple[Parcel, ...] = ()
     next_epoch: bool = False
     end: str | None = None
+    trusts_clock: bool = True
 
     def __post_init__(self) -> None:
         if self.fork is not None and self.select is not None:
             raise InputError("a change creates a branch or selects one, not both")
         if self.next_epoch and self.end is not None:
             raise InputError("a change begins the next epoch or ends this one without a next one, not both")
+
+    @property
+    def key_life(self) -> int:
+        """Milliseconds after which a key is forgotten: never, if the clock cannot be trusted."""
+        return KEY_LIFE if self.trusts_clock else FOREVER
 
     @property
     def moves_path(self) -> bool:

@@ -28,9 +28,9 @@ from turnstate.errors import (
 from turnstate.log.records import recount
 from turnstate.message import ToolCallRequest
 from turnstate.session import Session, SessionManager
-from turnstate.stores.admission import KEY_LIFE
 from turnstate.stores.memory import MemoryStore
-from turnstate.stores.values import Change, Receipt, Row
+from turnstate.stores.values import KEY_LIFE, Change, Receipt, Row
+from turnstate.testing import FixedClock
 
 
 async def refused(session: Session, error: type[Exception], *messages: Any, **asked: Any) -> Exception:
@@ -377,6 +377,25 @@ async def test_a_key_is_forgotten_after_seven_days(harness: Harness) -> None:
     harness.clock.advance(1)
     assert not (await session.append(Message.user("pay"), key="k")).repeated
     assert await texts(session) == ["pay", "pay"]
+
+
+@pytest.mark.req("G5", "G8")
+@run
+async def test_a_clock_that_jumps_ahead_by_years_forgets_no_key(harness: Harness) -> None:
+    steady = FixedClock(0)
+    sessions = await harness.manager(monotonic=steady)
+    session, other = await sessions.create(), await sessions.create()
+    await session.append(Message.user("pay"), key="k")
+    harness.clock.advance(150 * KEY_LIFE)
+    for hours in (0, 1, 24, 5 * 24):  # in each of them, other keys are written and old ones are forgotten
+        steady.advance(hours * 3_600_000)
+        harness.clock.advance(hours * 3_600_000)
+        await other.append(Message.user("hello"), key=f"at {hours}")
+        await session.set_system(f"It is {hours} o'clock.")
+        assert (await session.append(Message.user("pay"), key="k")).repeated, hours
+    for clock in (steady, harness.clock):  # seven days after the jump, everything before it is that old
+        clock.advance(KEY_LIFE)
+    assert not (await session.append(Message.user("pay"), key="k")).repeated
 
 
 @pytest.mark.req("G5")

@@ -18,8 +18,21 @@ from ...codec import decode_entry
 from ...entry import ModelChange
 from ...errors import AlreadyExists, NotFound
 from ...search_terms import entry_words
-from ..admission import KEY_LIFE, KnownKey
-from ..values import Address, BranchRow, Finding, Key, Parcel, Receipt, Record, Recount, Row, SessionRow, Span
+from ..admission import KnownKey
+from ..values import (
+    Address,
+    BranchRow,
+    Change,
+    Finding,
+    Key,
+    Parcel,
+    Receipt,
+    Record,
+    Recount,
+    Row,
+    SessionRow,
+    Span,
+)
 
 __all__ = ["Indexed", "MemoryTables", "StoredSession", "private", "written"]
 
@@ -121,15 +134,16 @@ class StoredSession:
                 raise AlreadyExists(f"session {self.row.id} already has an entry {record.id}")
             fresh.add(record.id)
 
-    def known(self, key: Key | None) -> KnownKey | None:
-        """Return what a key was used for, or None."""
-        return self._keys.get(key.name) if key else None
+    def known(self, change: Change) -> KnownKey | None:
+        """Return what the key of a change was used for; None if it is new or too old."""
+        known = self._keys.get(change.key.name) if change.key else None
+        return known if known and known.is_remembered(change) else None
 
-    def remember(self, key: Key, receipt: Receipt, now: int) -> None:
+    def remember(self, key: Key, receipt: Receipt, change: Change) -> None:
         """Keep the receipt of a request, and forget keys that have expired."""
         self._keys.pop(key.name, None)
-        self._keys[key.name] = KnownKey(key.digest, receipt, now)
-        while now - self._keys[oldest := next(iter(self._keys))].created >= KEY_LIFE:
+        self._keys[key.name] = KnownKey(key.digest, receipt, change.now)
+        while not self._keys[oldest := next(iter(self._keys))].is_remembered(change):
             del self._keys[oldest]
 
     @property

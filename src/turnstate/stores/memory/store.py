@@ -62,7 +62,7 @@ class MemoryStore:
         """Apply a change as a whole, or raise the first check that fails and change nothing."""
         with self._state.lock:
             kept = self._state.kept(change.at)
-            if repeated := admitted(kept.row, change, kept.known(change.key)):
+            if repeated := admitted(kept.row, change, kept.known(change)):
                 return repeated
             return self._take(kept, change)
 
@@ -195,7 +195,7 @@ class MemoryStore:
         for parcel in change.parcels:
             self._state.outbox.setdefault(parcel.id, parcel)
         if change.key:
-            kept.remember(change.key, receipt, change.now)
+            kept.remember(change.key, receipt, change)
         return receipt
 
     # Directory

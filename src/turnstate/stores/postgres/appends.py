@@ -15,7 +15,6 @@ from typing import Any
 
 from ...errors import AlreadyExists, InputError, StoreDamaged
 from ...tokens.cost import INLINE, off_loop
-from ..admission import KEY_LIFE
 from ..batches import Batches, is_plain
 from ..values import Address, Change, Receipt
 from .connections import Connections
@@ -94,7 +93,7 @@ def _arguments(changes: Sequence[Change]) -> dict[str, Any]:
         "epochs": [change.epoch for change in changes],
         "key_names": [change.key and change.key.name for change in changes],
         "key_digests": [change.key and change.key.digest for change in changes],
-        "key_life": KEY_LIFE,
+        "key_life": max(change.key_life for change in changes),
         "fences": [change.fence for change in changes],
         "versions": [change.expected_version for change in changes],
         "branches": [branch for branch, _ in heads],

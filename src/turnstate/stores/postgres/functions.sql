@@ -66,6 +66,12 @@ BEGIN
 END;
 $$;
 
+-- The caller's time or the server's own, whichever is behind: if one of the clocks jumped ahead, no key is forgotten.
+CREATE OR REPLACE FUNCTION turnstate.earlier(callers bigint) RETURNS bigint
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT least(callers, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000)::bigint);
+$$;
+
 -- Forget a few keys that are too old: each append with a key does its share of the sweeping.
 CREATE OR REPLACE FUNCTION turnstate.forget_keys(until bigint, appends bigint)
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -159,7 +165,7 @@ BEGIN
         INTO known
         FROM turnstate.key k
         WHERE k.session = own.key AND k.name = key_name;
-        IF FOUND AND now - known.created < key_life THEN
+        IF FOUND AND turnstate.earlier(now) - known.created < key_life THEN
             known_digest := known.digest;
             known_created := known.created;
             IF known.digest = key_digest THEN
@@ -251,7 +257,7 @@ BEGIN
         ON CONFLICT (session, name) DO UPDATE
         SET digest = excluded.digest, epoch = excluded.epoch, version = excluded.version, branch = excluded.branch,
             first = excluded.first, last = excluded.last, created = excluded.created;
-        PERFORM turnstate.forget_keys(now - key_life, 1);
+        PERFORM turnstate.forget_keys(turnstate.earlier(now) - key_life, 1);
     END IF;
 END;
 $$;
@@ -302,7 +308,7 @@ BEGIN
               AND coalesce(c.created = s.created, true) AND coalesce(c.epoch = s.epoch, true) AND s.ended IS NULL
               AND (c.key_name IS NULL OR NOT EXISTS (
                   SELECT 1 FROM turnstate.key k
-                  WHERE k.session = c.key AND k.name = c.key_name AND c.now - k.created < key_life))
+                  WHERE k.session = c.key AND k.name = c.key_name AND turnstate.earlier(c.now) - k.created < key_life))
               AND coalesce(c.fence = s.fence, s.lease_until <= c.now)
               AND coalesce(c.version = s.version, true)
               AND coalesce((c.branch, c.seq) = (s.branch, s.seq), true)
@@ -336,7 +342,7 @@ BEGIN
     FROM ROWS FROM (pg_catalog.unnest(nows), pg_catalog.unnest(key_names)) AS c (now, key_name)
     WHERE c.key_name IS NOT NULL;
     IF keyed > 0 THEN
-        PERFORM turnstate.forget_keys(first_now - key_life, keyed);
+        PERFORM turnstate.forget_keys(turnstate.earlier(first_now) - key_life, keyed);
     END IF;
 END;
 $$;

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import NotFound, SessionError, StoreError
-from ..admission import KEY_LIFE, KnownKey, admitted
+from ..admission import KnownKey, admitted
 from ..values import Address, Change, Receipt, Record, Row, SessionRow
 from .rows import entry_columns, entry_row
 
@@ -50,7 +50,7 @@ def change_columns(change: Change) -> dict[str, Any]:
         "epoch": change.epoch,
         "key_name": key and key.name,
         "key_digest": key and key.digest,
-        "key_life": KEY_LIFE,
+        "key_life": change.key_life,
         "fence": change.fence,
         "expected_version": change.expected_version,
         "expected_branch": head and head.branch,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ...errors import AlreadyExists, InputError, NotFound, StoreDamaged, StoreError, StoreUnavailable
 from ...tokens.cost import INLINE, off_loop
-from ..admission import KEY_LIFE, admitted
+from ..admission import admitted
 from ..ahead import FIRST, NEWEST, NEWEST_BYTES
 from ..batches import Batches, is_plain
 from ..values import MESSAGE, Address, BranchRow, Change, Receipt, Row, Span
@@ -255,7 +255,7 @@ def _arguments(change: Change, known: Sighting | None) -> list[bytes]:
         "tenant": named(at.tenant).decode(),
         "session": at.session,
         "now": natural(change.now),
-        "key_life": KEY_LIFE,
+        "key_life": change.key_life,
         "moves": change.moves_path,
         "activity": change.is_activity,
         "next_epoch": change.next_epoch,

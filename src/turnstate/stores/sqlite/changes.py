@@ -17,7 +17,7 @@ import apsw
 from msgspec import structs
 
 from ...errors import AlreadyExists, NotFound, StoreDamaged, TurnstateError
-from ..admission import KEY_LIFE, KnownKey, admitted, advanced, appended
+from ..admission import KnownKey, admitted, advanced, appended
 from ..values import (
     MESSAGE,
     Address,
@@ -236,7 +236,8 @@ def _known_key(db: apsw.Connection, key: int, change: Change) -> KnownKey | None
     for found in db.execute(SQL["known_key"], {"key": key, "name": change.key.name}):
         digest, epoch, version, branch, first, last, created = found
         receipt = Receipt(epoch=epoch, version=version, branch=branch, first=first, last=last)
-        return KnownKey(digest, receipt, created)
+        known = KnownKey(digest, receipt, created)
+        return known if known.is_remembered(change) else None
     return None
 
 
@@ -246,7 +247,7 @@ def _keep_key(db: apsw.Connection, key: int, change: Change, receipt: Receipt) -
         return
     columns = structs.asdict(receipt) | change.key._asdict() | {"key": key, "created": change.now}
     db.execute(SQL["keep_key"], columns)
-    db.execute(SQL["forget_keys"], {"before": change.now - KEY_LIFE})
+    db.execute(SQL["forget_keys"], {"before": change.now - change.key_life})
 
 
 def _target(db: apsw.Connection, key: int, row: SessionRow, change: Change) -> tuple[Position, int]:

@@ -14,9 +14,8 @@ from typing import Any
 from msgspec import structs
 
 from ...errors import AlreadyExists, Busy, Conflict, EpochEnded, Fenced, KeyReused, NotFound
-from ...stores.admission import KEY_LIFE
 from ...stores.port import Store
-from ...stores.values import Address, Fork, Key, Position, Receipt
+from ...stores.values import KEY_LIFE, Address, Fork, Key, Position, Receipt
 from .scenes import (
     HERE,
     NOW,
@@ -169,6 +168,23 @@ class AdmissionContract(Scene):
         equal((later.repeated, later.last), (False, 2), "the key used again")
         again = await store.commit(change(message("b"), key=Key("k", OTHER), now=NOW + KEY_LIFE + 1))
         equal(again, structs.replace(later, repeated=True), "the key repeated again")
+
+    @scenario
+    async def test_a_clock_that_may_have_jumped_forgets_no_key(self, store: Store) -> None:
+        years, there = NOW + 150 * KEY_LIFE, Address(HERE.tenant, "s2")
+        await store.create(session())
+        await store.create(session("s2"))
+        first = await store.commit(change(message("a"), key=Key("k", USED)))
+        for number, at in enumerate((HERE, there)):  # each does its share of forgetting
+            other = change(message(f"b{number}"), at=at, key=Key("other", USED), now=years)
+            await store.commit(structs.replace(other, trusts_clock=False))
+        retry = change(message("a"), key=Key("k", USED), now=years)
+        again = await store.commit(structs.replace(retry, trusts_clock=False))
+        equal(again, structs.replace(first, repeated=True), "the retry after a jump of the clock")
+        async with unchanged(store):
+            with refused(KeyReused):
+                reused = change(message("c"), key=Key("k", OTHER), now=years)
+                await store.commit(structs.replace(reused, trusts_clock=False))
 
     @scenario
     async def test_a_key_is_remembered_only_when_its_change_was_taken(self, store: Store) -> None:

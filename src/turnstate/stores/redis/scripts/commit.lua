@@ -45,8 +45,11 @@ if ask.epoch and ask.epoch ~= head.epoch or head.ended and not ask.next_epoch th
   return refused()
 end
 
--- Key.
+-- Key. Of two clocks the one that is behind decides how old it is: if the caller's or the server's own jumped
+-- ahead, no key is forgotten.
 local expired
+local seconds, micros = unpack(call('TIME'))
+local latest = math.min(ask.now, seconds * 1000 + math.floor(micros / 1000))
 local known = ask.key and call('HGET', ASKED, ask.key)
 if known then
   local created, epoch, version, branch, first, last, first_digest =
@@ -54,7 +57,7 @@ if known then
   if not created then
     return {'damaged'}
   end
-  if ask.now - created < ask.key_life then
+  if latest - created < ask.key_life then
     if digest ~= first_digest then
       return refused(known)
     end
@@ -186,7 +189,7 @@ if ask.key then
   local receipt = {int(ask.now), epoch, version, branch, first, last, digest}
   call('HSET', ASKED, ask.key, table.concat(receipt, ' '))
   call('ZADD', OWN, 0, 'a' .. moment(ask.now) .. ask.key)
-  local over = '(a' .. moment(math.max(0, ask.now - ask.key_life + 1))
+  local over = '(a' .. moment(math.max(0, latest - ask.key_life + 1))
   for _, old in ipairs(call('ZRANGEBYLEX', OWN, '[a', over, 'LIMIT', 0, 10)) do
     call('ZREM', OWN, old)
     call('HDEL', ASKED, string.sub(old, 18))

@@ -1,0 +1,1 @@
+-- The functions forget a key only if the server's clock agrees that it is old (functions.sql).
