@@ -80,6 +80,9 @@ _SHAPES = frozenset(
 )
 
 
+_QUOTED = 300
+"""Characters that are quoted of the beginning and of the end of unusable arguments."""
+
 UNPARSED = "_unparsed"
 """The key under which arguments that are not a JSON object are wrapped as the only argument."""
 
@@ -123,8 +126,10 @@ class ToolCallRequest(Value, frozen=True, kw_only=True):
         try:
             value = strict_json.read(raw, max_depth=strict_json.MAX_VALUE_DEPTH)
         except InputError as fault:
-            return f"the arguments of {self.name} are not valid JSON: {fault}"
-        return f"the arguments of {self.name} are not a JSON object but {_JSON_NAMES[type(value)]}"
+            wrong = f"valid JSON: {fault!s:.{_QUOTED}}"
+        else:
+            wrong = f"a JSON object but {_JSON_NAMES[type(value)]}"
+        return f"the arguments of {self.name} are not {wrong}; they are: {_quoted(raw)}"
 
     @property
     def unparsed(self) -> str | None:
@@ -138,6 +143,14 @@ class ToolCallRequest(Value, frozen=True, kw_only=True):
     def as_object(self) -> dict[str, Any]:
         """The arguments as an object, for providers that accept nothing else."""
         return self.args if self.raw is None else {UNPARSED: self.raw}
+
+
+def _quoted(text: str) -> str:
+    """Return a text, of a long one only the beginning and the end: where it breaks off, it is cut."""
+    left_out = len(text) - 2 * _QUOTED
+    if left_out <= 0:
+        return text
+    return f"{text[:_QUOTED]} [… {left_out:,} characters …] {text[-_QUOTED:]}"
 
 
 class ToolCallResult(Value, frozen=True, kw_only=True, omit_defaults=False):

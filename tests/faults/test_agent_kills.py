@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import aclosing
@@ -12,9 +15,12 @@ from random import Random
 from typing import Any
 
 import agent_scene
+import asked_process
 import pytest
 from fork_server import Died, ForkServer
 from thoroughness import report, rng, runs
+
+from turnstate.entry import UNCERTAIN
 
 MOST_EVENTS = 12
 """Events that a process tells at most before it is killed; a run has about sixty."""
@@ -128,3 +134,28 @@ def test_an_agent_cancelled_at_random_moments_ends_its_run_and_does_nothing_twic
             agent_scene.check_payments(place)
         asyncio.run(agent_scene.check_end(place))
     report(record_property, "agents cancelled", cancels=cancels, runs=number)
+
+
+def killed_while_it_asks(folder: Path, *plant: str) -> None:
+    """Kill an agent while its second call is being asked about, and check what is left and what resumes."""
+    folder.mkdir()
+    command = [sys.executable, asked_process.__file__, str(folder), *plant]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        told = [json.loads(first.stdout.readline()) for _ in range(3)]
+        first.kill()
+    assert told == [{"asked": "shop"}, {"asked": "bank"}, {"ready": True}]
+    second = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60)
+    told = [json.loads(line) for line in second.stdout.splitlines()]
+    assert {"call": "shop", "result": UNCERTAIN} in told
+    assert {"asked": "shop"} not in told
+    assert {"asked": "bank"} in told, "not asked again"
+    assert {"call": "bank", "result": "paid at bank"} in told
+    assert (folder / "paid").read_text().split() == ["shop", "bank"]
+
+
+@pytest.mark.req("P1")
+def test_a_kill_while_a_call_is_asked_about_leaves_it_unstarted_and_asks_again(folder: Path) -> None:
+    with pytest.raises(AssertionError, match="not asked again"):
+        killed_while_it_asks(folder / "planted", "batch")
+    killed_while_it_asks(folder / "today")

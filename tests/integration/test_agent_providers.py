@@ -158,6 +158,34 @@ def test_odd_replies_get_results_that_the_model_can_use_and_leave_a_valid_histor
     on_each(aws, run)
 
 
+def test_arguments_that_are_not_an_object_run_no_tool(aws: Callable[[str], Any]) -> None:
+    """A call whose arguments are cut off or of another type must not run with the tool's defaults."""
+    ran = list[str]()
+
+    @tool(idempotent=True)
+    def deploy(target: str = "production") -> str:
+        """Deploy."""
+        ran.append(target)
+        return f"deployed to {target}"
+
+    async def run(server: ProviderServer, model: ProviderModel, session: Session) -> None:
+        if model.format == "gemini":
+            return  # its SDK accepts only objects
+        written = ['{"target": "staging", "dry_run": tr', "null", '""', "[]", "7", '{"target": NaN}']
+        script = [Said(tuple(Call("deploy", one) for one in [*written, ""])), Said()]
+        server.say = lambda _: script.pop(0)
+        agent = Agent(model=model, session=session, tools=[deploy], budget=Budget(8_000, output=500))
+        found = [event async for event in agent.run("Deploy.")]
+        results = [event.result for event in found if isinstance(event, ToolFinished)]
+        refused = [str(one.result) for one in results if one.is_error]
+        assert len(refused) == len(written), (model.format, results)
+        assert all(text in told for text, told in zip(written, refused, strict=True)), model.format
+        assert ran == ["production"], model.format  # of the call without arguments
+        ran.clear()
+
+    on_each(aws, run)
+
+
 def test_a_request_that_is_too_long_is_compacted_once_and_sent_once_more(aws: Callable[[str], Any]) -> None:
     async def run(server: ProviderServer, model: ProviderModel, session: Session) -> None:
         for number in range(6):

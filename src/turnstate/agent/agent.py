@@ -33,6 +33,7 @@ from ..session import Session, Turn
 from ..sticky import ContextManager
 from ..tokens import counter
 from ..tools import Tool, ToolManager
+from ..tools.manager import malformed
 from ..value import check_kind
 from .events import (
     AgentEvent,
@@ -277,26 +278,42 @@ class _Run:
         """Run calls concurrently and save each result as it arrives."""
         if not calls:
             return
-        tools = self._agent.tools
         by_id = {call.id: call for call in calls}
         ready = dict[CallId, ToolCallResult]()
-        if self._hooks.before_tool:  # before any call is recorded as started, since a hook may stop the run
-            given = [await self._hooks.before_tool(call) for call in calls]
-            ready = {call.id: one for call, one in zip(calls, given, strict=True) if one is not None}
+        for call in calls:  # before any call starts, since a hook may stop the run
+            given = malformed(call) or self._cut_off(call)
+            if given is None and self._hooks.before_tool:
+                given = await self._hooks.before_tool(call)
+            if given is not None:
+                ready[call.id] = given
         left = [call for call in calls if call.id not in ready]
-        await turn.started([one for one in left if not ((known := tools.get(one.name)) and known.idempotent)])
         for call in calls:
             self._begin_span(call)
             yield ToolStarted(call)
         for id, result in ready.items():
             yield await self._save(turn, by_id[id], result)
-        running = tools.run(left, session=self._agent.session, tracking=self._files.tracking)
+        running = self._agent.tools.run(
+            left,
+            session=self._agent.session,
+            tracking=self._files.tracking,
+            starting=lambda call: turn.started([call]),
+        )
         async with aclosing(running) as results:
             async for result in results:
                 call = by_id[result.tool_call_id]
                 yield await self._save(turn, call, result)
                 if kept := await self._files.tool_finished(call):
                     yield kept
+
+    def _cut_off(self, call: ToolCallRequest) -> ToolCallResult | None:
+        """Return the result of the last call of a reply that was cut off, whose arguments may be incomplete.
+
+        They may be an object all the same: some providers send what they have so far as one.
+        """
+        if self._finish != "length" or call is not self._calls[-1]:
+            return None
+        text = f"the reply was cut off at the token limit, perhaps within this call; {call.name} was not run"
+        return ToolCallResult.of(call.id, text, is_error=True)
 
     async def _save(self, turn: Turn, call: ToolCallRequest, result: ToolCallResult) -> ToolFinished:
         if self._hooks.after_tool:

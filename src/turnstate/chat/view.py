@@ -70,8 +70,10 @@ class ChatView(Protocol):
 
 
 def call_line(call: ToolCallRequest) -> str:
-    """Return a call as one line: its name, and the first words of each argument."""
-    shown = (f"{name}={_shown(value)}" for name, value in call.args.items())
+    """Return a call as one line: its name, and the first words of each argument, or of what is not one."""
+    written = call.unparsed
+    given = call.args.items() if written is None else [("not an object", written)]
+    shown = (f"{name}={_shown(value)}" for name, value in given)
     return screen.escaped(f"{call.name}({', '.join(shown)})", 240)
 
 

@@ -170,6 +170,8 @@ class Fold:
         match entry:
             case Message():
                 self.paused = False
+                if self.started and entry.role == "assistant":
+                    self.started = frozenset()  # earlier calls are answered by now
                 self.messages.append(entry)
                 return entry
             case Usage(calibration=calibration):
@@ -180,7 +182,7 @@ class Fold:
             case Bootstrap(text=text):
                 self.bootstrap = text
             case Started(calls=calls):
-                self.started = frozenset(calls)  # of one batch; earlier batches are answered by now
+                self.started |= frozenset(calls)  # each call of a batch starts when it is approved
             case ModelChange():
                 self.model = entry
             case Answer():

@@ -1,9 +1,9 @@
 """The tool manager: holds an agent's tools and runs batches of calls.
 
 The calls of a batch run concurrently, and each result is yielded as soon as it is available, so the caller
-can save it before the others finish. Every failure becomes a result that the model can read: an unknown name,
-arguments that do not match, a refusal, an error, a time limit. Only cancellation propagates: it stops the
-tools that are still running.
+can save it before the others finish. Every failure becomes a result that the model can read: arguments that
+are not an object, an unknown name, arguments that do not match, a refusal, an error, a time limit. Only
+cancellation propagates, and a start that the caller could not save: both stop the tools that are running.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from ..conversation.edits import LineTracking
     from ..session import Session
 
-__all__ = ["ToolManager"]
+__all__ = ["Starting", "ToolManager", "malformed"]
+
+Starting = Callable[[ToolCallRequest], Awaitable[None]]
+"""Is awaited when a call is about to run, after its approval; the call does not run if it raises."""
 
 TIMEOUT = 120.0
 """Seconds that a tool may take unless it says otherwise."""
@@ -109,20 +112,25 @@ class ToolManager:
         *,
         session: Session | None = None,
         tracking: LineTracking | None = None,
+        starting: Starting | None = None,
     ) -> AsyncGenerator[ToolCallResult, None]:
-        """Run calls concurrently and yield each result as soon as it is available."""
+        """Run calls concurrently and yield each result as soon as it is available.
+
+        `starting` is awaited for each call of a tool that is not idempotent, between its approval and its
+        run.
+        """
         contexts = [
             ToolContext(call=call, session=session, workspace=self.workspace, tracking=tracking)
             for call in calls
         ]
         if len(contexts) == 1:  # needs no task
-            yield await self.result(contexts[0])
+            yield await self._result(contexts[0], starting)
             return
         slots = asyncio.Semaphore(PARALLEL)
 
         async def slotted(context: ToolContext) -> ToolCallResult:
             async with slots:
-                return await self.result(context)
+                return await self._result(context, starting)
 
         tasks = [asyncio.ensure_future(slotted(context)) for context in contexts]
         try:
@@ -135,29 +143,40 @@ class ToolManager:
             if left:
                 await asyncio.wait(left)
 
-    async def result(self, context: ToolContext) -> ToolCallResult:
+    async def _result(self, context: ToolContext, starting: Starting | None) -> ToolCallResult:
         """Run one call and return its result, which may be an error."""
         call = context.call
+        if (unusable := malformed(call)) is not None:
+            return unusable
         found = self._tools.get(call.name)
         if found is None:
             return _error(call, self._unknown(call.name))
+        if refusal := await self._refusal(found, call):
+            return _error(call, refusal)
+        if starting is not None and not found.idempotent:
+            await starting(call)
+        limit = found.timeout or self._timeout
         try:
-            found.checked(call.args)
-            if refusal := await self.approvals.refusal(found, call):
-                return _error(call, refusal)
-            limit = found.timeout or self._timeout
-            try:
-                async with asyncio.timeout(limit) as watched:
-                    output = await found.run(call.args, context)
-            except TimeoutError:
-                if not watched.expired():
-                    raise
-                return _error(call, f"{call.name} did not finish within {limit:g} seconds and was stopped")
+            async with asyncio.timeout(limit) as watched:
+                output = await found.run(call.args, context)
             return self._within_limit(call, output)
-        except TurnstateError as error:
-            return _error(call, str(error))
+        except TimeoutError as error:
+            if watched.expired():
+                return _error(call, f"{call.name} did not finish within {limit:g} seconds and was stopped")
+            return _error(call, _described(error))
         except (Exception, SystemExit) as error:  # a tool may raise anything, and the model must learn of it
             return _error(call, _described(error))
+
+    async def _refusal(self, tool: Tool, call: ToolCallRequest) -> str:
+        """Return why a call must not run: its arguments do not match, or it is not allowed."""
+        try:
+            tool.checked(call.args)
+            return await self.approvals.refusal(tool, call)
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # the program's own question may fail; what was not approved does not run
+            return _described(error)
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._tools, n=1)
@@ -178,10 +197,19 @@ class ToolManager:
         return ToolCallResult.of(call.id, kept + note, is_error=given.is_error)
 
 
+def malformed(call: ToolCallRequest) -> ToolCallResult | None:
+    """Return the result of a call whose arguments are not an object; None if they are.
+
+    Such a call has empty ``args``, with which a tool would run on its defaults. It is answered before anyone
+    sees it: hooks, the user who approves calls, the log of what was started.
+    """
+    return None if call.unparsed is None else _error(call, f"{call.error}\n{call.name} was not run")
+
+
 def _described(error: BaseException) -> str:
-    """Return an exception as text, even if its `__str__` fails."""
+    """Return an exception as text, even if its `__str__` fails; our own errors need no name."""
     try:
-        return f"{type(error).__name__}: {error}"
+        return str(error) if isinstance(error, TurnstateError) else f"{type(error).__name__}: {error}"
     except Exception:
         return type(error).__name__
 

@@ -26,12 +26,12 @@ from turnstate.agent import (
     ToolManager,
     tool,
 )
-from turnstate.entry import UNCERTAIN, Usage
+from turnstate.entry import UNCERTAIN, Started, Usage
 from turnstate.errors import ModelFailed, RequestTooLong
 from turnstate.models import Finished, TextDelta, ToolCallMade, UsageReported
 from turnstate.session import Session
 from turnstate.testing import ScriptedModel
-from turnstate.tools import Approvals, Rule
+from turnstate.tools import Answer, Approvals, Question, Rule
 
 BUDGET = Budget(8_000, output=500)
 
@@ -60,6 +60,12 @@ def agent(session: Session, *replies: Any, tools: Any = (look,), **settings: Any
 async def events(agent: Agent, words: str | None = "How is the sea?") -> list[AgentEvent]:
     run = agent.resume() if words is None else agent.run(words)
     return [event async for event in run]
+
+
+def ended(found: list[AgentEvent]) -> Ended:
+    last = found[-1]
+    assert isinstance(last, Ended)
+    return last
 
 
 def on_session(test: Callable[[Session], Any]) -> Callable[[], None]:
@@ -232,6 +238,49 @@ async def test_hooks_change_requests_answer_calls_change_results_and_stop(sessio
     assert isinstance(last, Ended)
     assert (last.reason, last.text) == ("stopped", "the user has heard enough")
     assert seen == ["request of 2", "request of 5"]
+
+
+@on_session
+async def test_a_call_with_unusable_arguments_reaches_no_hook_no_question_and_is_not_started(
+    session: Session,
+) -> None:
+    site, seen = Site(), list[str]()
+
+    async def before_tool(call: ToolCallRequest) -> None:
+        seen.append(f"hook {call.id}")
+
+    async def ask(question: Question) -> Answer:
+        seen.append(f"question {question.call.id}")
+        return Answer(allow=True)
+
+    cut = ToolCallRequest(name="pay", args={}, raw='{"where": "sh')
+    model = ScriptedModel(Message.assistant(tool_calls=[cut]), "I see.")
+    manager = ToolManager([site.tool], approvals=Approvals(ask=ask))
+    hooks = Hooks(before_tool=before_tool)
+    cautious = Agent(model=model, session=session, tools=manager, budget=BUDGET, hooks=hooks)
+    (result,) = (event.result for event in await events(cautious) if isinstance(event, ToolFinished))
+    assert result.is_error
+    assert '{"where": "sh' in result.result
+    assert (seen, site.runs) == ([], {})
+    assert not any(isinstance(one.entry, Started) for one in await session.entries())
+    await check(session)
+
+
+@on_session
+async def test_the_last_call_of_a_reply_that_was_cut_off_is_not_run(session: Session) -> None:
+    """Its arguments may lack their end even if they look complete: some providers close the JSON."""
+
+    def reply(_: Any) -> list[Any]:
+        return [*map(ToolCallMade, calls("sea", "land").tool_calls), Finished("length")]
+
+    found = await events(agent(session, reply, "All is fog."))
+    results = [event.result for event in found if isinstance(event, ToolFinished)]
+    assert sorted((one.is_error, "cut off" in one.result) for one in results) == [
+        (False, False),
+        (True, True),
+    ]
+    assert ended(found).reason == "done"
+    await check(session)
 
 
 class Site:

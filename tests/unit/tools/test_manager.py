@@ -11,8 +11,9 @@ import pytest
 
 from turnstate import ToolCallRequest, ToolCallResult
 from turnstate.conversation import ToolOrigin
-from turnstate.errors import AlreadyExists, InvalidSetting
-from turnstate.tools import FILE_TOOLS, Approvals, Rule, ToolManager, tool
+from turnstate.errors import AlreadyExists, InvalidSetting, StoreUnavailable
+from turnstate.message import UNPARSED
+from turnstate.tools import FILE_TOOLS, Answer, Approvals, Question, Rule, ToolManager, tool
 
 ALLOW = Approvals([Rule("*", "allow")])
 
@@ -179,3 +180,104 @@ def test_tools_are_registered_by_origin_under_unique_names(tmp_path: Path) -> No
     manager.add(read_file)
     assert list(manager.schemas()) == ["custom___"]
     assert [spec.name for spec in manager.specs()] == ["read_file"]
+
+
+MALFORMED = (
+    '{"target": "staging", "dry_run": tr',
+    '["staging"]',
+    '"staging"',
+    "7",
+    "null",
+    '{"target": "staging", "target": "production"}',
+    '{"target": NaN}',
+    "target=staging",
+)
+
+
+@pytest.mark.req("L2")
+@pytest.mark.parametrize("written", MALFORMED)
+def test_arguments_that_are_not_an_object_run_nothing_and_are_quoted(written: str) -> None:
+    ran, asked = list[str](), list[str]()
+
+    @tool
+    def deploy(target: str = "production") -> None:
+        """Deploy."""
+        ran.append(target)
+
+    async def ask(question: Question) -> Answer:
+        asked.append(question.tool.name)
+        return Answer(allow=True)
+
+    manager = ToolManager([deploy], approvals=Approvals(ask=ask))
+    both = [
+        ToolCallRequest(name="deploy", args={}, raw=written),
+        ToolCallRequest(name="deploy", args={UNPARSED: written}),  # how it was stored before `raw` existed
+    ]
+    for result in asyncio.run(results(manager, *both)):
+        assert result.is_error
+        assert written in result.result
+        assert "deploy was not run" in result.result
+    assert (ran, asked) == ([], [])
+
+
+def test_the_quotation_of_long_arguments_is_bounded_and_shows_their_end() -> None:
+    @tool
+    def deploy(target: str = "production") -> None:
+        """Deploy."""
+
+    manager = ToolManager([deploy], approvals=ALLOW)
+    written = '{"target": "' + "x" * 1_000_000 + "the end"
+    (result,) = asyncio.run(results(manager, ToolCallRequest(name="deploy", args={}, raw=written)))
+    assert len(result.result) < 1_500
+    assert "the end" in result.result
+
+
+def test_a_call_is_announced_after_its_approval_and_before_it_runs_unless_it_is_idempotent() -> None:
+    steps = list[str]()
+
+    @tool
+    def pay(where: str) -> None:
+        """Pay."""
+        steps.append(f"run {where}")
+
+    @tool(idempotent=True)
+    def look() -> None:
+        """Look."""
+
+    async def ask(question: Question) -> Answer:
+        steps.append(f"ask {question.call.args['where']}")
+        return Answer(allow=question.call.args["where"] != "bank")
+
+    async def starting(call: ToolCallRequest) -> None:
+        steps.append(f"start {call.args['where']}")
+
+    async def run() -> None:
+        manager = ToolManager([pay, look], approvals=Approvals(ask=ask))
+        for where in ("shop", "bank"):
+            async for _ in manager.run([call("pay", where=where)], starting=starting):
+                pass
+        async for _ in manager.run([call("look"), call("pay"), call("unknown")], starting=starting):
+            pass
+
+    asyncio.run(run())
+    assert steps == ["ask shop", "start shop", "run shop", "ask bank"]
+
+
+def test_a_call_whose_start_cannot_be_saved_does_not_run() -> None:
+    ran = list[str]()
+
+    @tool
+    def pay() -> None:
+        """Pay."""
+        ran.append("paid")
+
+    async def starting(_: ToolCallRequest) -> None:
+        raise StoreUnavailable("the disk is gone")
+
+    async def run() -> None:
+        async for _ in ToolManager([pay], approvals=ALLOW).run([call("pay")], starting=starting):
+            pass
+
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(run())
+    assert ran == []

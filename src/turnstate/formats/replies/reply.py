@@ -172,8 +172,12 @@ def _without_nulls(value: Any) -> Any:
 
 
 def spelled_out(text: str) -> Any:
-    """Parse the arguments of a streamed call; wrap their text in an object if they are not JSON."""
+    """Parse the arguments of a streamed call; wrap their text in an object if they are not a JSON object.
+
+    A value that is not an object must stay text: as a value, null would be taken for absent arguments.
+    """
     try:
-        return strict_json.read(text, max_depth=strict_json.MAX_VALUE_DEPTH) if text else {}
+        value = strict_json.read(text, max_depth=strict_json.MAX_VALUE_DEPTH) if text else {}
     except InputError:
         return {UNPARSED: text}
+    return value if isinstance(value, dict) else {UNPARSED: text}
