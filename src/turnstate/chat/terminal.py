@@ -45,7 +45,7 @@ from ..cli_kit.context_text import SIGNS
 from ..ids import CallId
 from ..message import ToolCallRequest
 from ..models import ReasoningDelta, Retried, TextDelta
-from ..plain_text import harmless
+from ..plain_text import counted, harmless
 from ..report.context import CATEGORIES
 from ..tools import Answer, Question, WorkspaceFiles
 from .chat import Chat, Status
@@ -57,8 +57,10 @@ __all__ = ["TerminalView", "converse"]
 
 LIVE_LINES = 8
 """Lines of an unfinished block that are shown above the prompt."""
-PROPOSAL_LINES = 30
-"""Lines of a command or a change that are shown before the user is asked."""
+FIRST_ROWS, MORE_ROWS, MOST_ROWS = 30, 200, 2_000
+"""Rows of a command or a change that are shown at first, by the key for more, and printed at a time."""
+MARGIN, CONTINUED, MIN_WIDTH = "  ", "↪ ", 20
+"""What stands before a row of a proposal, and before one that continues the row above."""
 BAR_CELLS = 20
 LARGE_PASTE_LINES, LARGE_PASTE_CHARS = 20, 4_000
 """Pastes beyond this are shown as one line in the prompt, and sent whole."""
@@ -171,11 +173,25 @@ class TerminalView:
         await self._print(Text(harmless(text), "red"))
 
     async def approve(self, question: Question) -> Answer:
-        """Ask whether a tool may run: yes, always in this session or folder, no, or no and why."""
-        await self._print(*self._proposal(question.call))
-        answers = {"y": "yes", "a": "always", "p": "always in this folder", "n": "no", "w": "no, say why"}
-        choices = [Choice(key, text) for key, text in answers.items()]
-        key = await self.choose(f"Run {question.tool.name}?", choices)
+        """Ask whether a tool may run: yes, always in this session or folder, no, or no and why.
+
+        Yes can be said once everything that the call would do has been shown.
+        """
+        name, refusals = question.tool.name, {"n": "no", "w": "no, say why"}
+        rows = await asyncio.to_thread(self._proposal, question.call)
+        count, key = FIRST_ROWS, "m"
+        while key in ("m", "e"):
+            await self._print_rows(rows[:count])
+            rows = rows[count:]
+            if rows:
+                left = counted(len(rows), "more line")
+                count = min(MORE_ROWS, len(rows))
+                answers = {"m": f"show {count:,} of them", "e": "show all of them", **refusals}
+                key = await self._answered(f"{left} to read before you can say yes. Run {name}?", answers)
+                count = len(rows) if key == "e" else count
+            else:
+                answers = {"y": "yes", "a": "always", "p": "always in this folder", **refusals}
+                key = await self._answered(f"Run {name}?", answers)
         if key == "w":
             self._question, self._choices = "Why not? (Enter sends)", []
             self._reason = asyncio.get_running_loop().create_future()
@@ -187,14 +203,24 @@ class TerminalView:
         scope = {"a": "session", "p": "project"}.get(key, "once")
         return Answer(allow=key in "yap", scope=scope)  # type: ignore[arg-type]
 
-    def _proposal(self, call: ToolCallRequest) -> Iterator[RenderableType]:
-        """Yield what a call would do, colored like a diff."""
-        lines = proposal_lines(call, self._files)
+    async def _answered(self, question: str, answers: dict[str, str]) -> str:
+        return await self.choose(question, [Choice(key, text) for key, text in answers.items()])
+
+    def _proposal(self, call: ToolCallRequest) -> list[Text]:
+        """Return what a call would do as rows of this terminal, colored like a diff."""
         colors = {"+": "green", "-": "red", "@": "cyan", "$": "bold"}
-        for line in lines[:PROPOSAL_LINES]:
-            yield Text(f"  {harmless(line)}", colors.get(line[:1], ""))
-        if len(lines) > PROPOSAL_LINES:
-            yield Text(f"  … and {len(lines) - PROPOSAL_LINES:,} more lines", "dim")
+        width = max(MIN_WIDTH, self.console.width - len(MARGIN))
+        rows = list[Text]()
+        for line in proposal_lines(call, self._files):
+            color = colors.get(line[:1], "")
+            first, *others = _folded(harmless(line).expandtabs(), width)
+            rows.append(Text(MARGIN + first, color))
+            rows += [Text(CONTINUED + one, color) for one in others]
+        return rows
+
+    async def _print_rows(self, rows: list[Text]) -> None:
+        for start in range(0, len(rows), MOST_ROWS):  # the prompt stays alive in between
+            await self._print(Text("\n").join(rows[start : start + MOST_ROWS]))
 
     async def choose(self, question: str, choices: list[Choice]) -> str:
         """Show a question above the prompt until one of its keys is pressed."""
@@ -376,6 +402,11 @@ class TerminalView:
         placeholder = f"[pasted text {len(self._pastes) + 1}: {lines:,} lines]"
         self._pastes[placeholder] = text
         return placeholder
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """Return a line in pieces of at most so many characters."""
+    return [line[start : start + width] for start in range(0, len(line), width)] or [""]
 
 
 def _rendered(block: Block) -> RenderableType:

@@ -8,7 +8,8 @@ on stdout. The terminal's view is in `terminal`.
 from __future__ import annotations
 
 import difflib
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
@@ -32,6 +33,8 @@ __all__ = [
 ]
 
 MAX_ARGUMENT_CHARS = 60
+MAX_COMPARED_LINES = 4_000
+"""Lines of two texts that are compared; the time grows with their product, so longer ones are shown whole."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -78,20 +81,55 @@ def call_line(call: ToolCallRequest) -> str:
 
 
 def proposal_lines(call: ToolCallRequest, files: WorkspaceFiles) -> list[str]:
-    """Return what a call would do: a command, a diff of a file, or its arguments."""
+    """Return everything that a call would do: a command, the diff of a file, and all other arguments.
+
+    Nothing is shortened, and only a line feed begins a new line: what a user approves has to be what they
+    have seen. Control characters are still in it; escape them before it is shown.
+    """
     match call.name, call.args:
-        case "run_command", {"command": str(command)}:
-            return [f"$ {line}" for line in command.splitlines()]
-        case "write_file", {"path": str(path), "content": str(content)}:
-            return _difference(path, _content(files, path), content)
-        case "edit_file", {"path": str(path), "old": str(old), "new": str(new)}:
-            return _difference(path, old, new)
-    return [call_line(call)]
+        case "run_command", {"command": str(command), **rest}:
+            return [*(f"$ {line}" for line in command.split("\n")), *_arguments(rest)]
+        case "write_file", {"path": str(path), "content": str(content), **rest}:
+            return [*_difference(path, _content(files, path), content), *_arguments(rest)]
+        case "edit_file", {"path": str(path), "old": str(old), "new": str(new), **rest}:
+            return [*_difference(path, old, new), *_arguments(rest)]
+    return [call.name, *_arguments(call.args)]
+
+
+def _arguments(args: Mapping[str, Any]) -> Iterator[str]:
+    """Yield arguments in full, a text as it is and anything else as JSON."""
+    for name, value in args.items():
+        if isinstance(value, str):
+            text = value
+        else:
+            text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+        first, *others = text.split("\n")
+        yield f"{_in_one_line(name)}: {first}"
+        yield from (f"  {line}" for line in others)
 
 
 def _difference(path: str, old: str, new: str) -> list[str]:
-    changes = difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, n=2, lineterm="")
-    return list(changes) or [f"{path} stays as it is"]
+    name = _in_one_line(path)
+    if old == new:
+        return [f"{name} stays as it is"]
+    before, after = _text_lines(old), _text_lines(new)
+    if len(before) + len(after) > MAX_COMPARED_LINES:
+        return [
+            f"--- {name}",
+            f"+++ {name}",
+            *(f"-{line}" for line in before),
+            *(f"+{line}" for line in after),
+        ]
+    changes = difflib.unified_diff(before, after, name, name, n=2, lineterm="")
+    return list(changes) or [f"{name}: only the line feed at its end changes"]
+
+
+def _text_lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _in_one_line(text: str) -> str:
+    return text.replace("\n", "\\n")
 
 
 def _content(files: WorkspaceFiles, path: str) -> str:

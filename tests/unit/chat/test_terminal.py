@@ -8,6 +8,7 @@ import os
 import pty
 import termios
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prompt_toolkit.application import create_app_session
@@ -15,12 +16,13 @@ from prompt_toolkit.input import create_input, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
-from turnstate import SessionManager
+from turnstate import SessionManager, ToolCallRequest
 from turnstate.chat import Chat, ChosenModel
-from turnstate.chat.terminal import TerminalView, converse
+from turnstate.chat.terminal import FIRST_ROWS, TerminalView, converse
 from turnstate.config import Settings
 from turnstate.errors import StoreUnavailable
 from turnstate.home import Home
+from turnstate.tools import Answer, Question, run_command
 
 CTRL_D = b"\x04"
 
@@ -87,3 +89,69 @@ def test_a_key_that_is_typed_while_something_is_printed_is_not_lost(tmp_path: Pa
     finally:
         os.close(master)
         os.close(slave)
+
+
+class Keyboard:
+    """A chat that asks for the approval of one call, and the keys that a person presses."""
+
+    def __init__(self, folder: Path, **args: Any) -> None:
+        self._folder, self._call = folder, ToolCallRequest(name="run_command", args=args)
+        self._printed = io.StringIO()
+        self.answer: Answer | None = None
+
+    @property
+    def text(self) -> str:
+        return self._printed.getvalue()
+
+    def press(self, *keys: str) -> None:
+        """Press each key when a question is there; the last one answers it, and the chat ends."""
+
+        async def main() -> None:
+            with create_pipe_input() as typed, create_app_session(input=typed, output=DummyOutput()):
+                self._view = TerminalView(self._folder, console=Console(file=self._printed, width=80))
+                start = asyncio.get_running_loop().create_future()
+                chatting = asyncio.create_task(talk(self._folder, self._view, start))
+                asking = asyncio.create_task(self._ask())
+                asking.add_done_callback(start.set_result)
+                for key in keys:
+                    while (asked := self._view._answer) is None or asked.done():
+                        await asyncio.sleep(0.001)
+                    is_answer = key in [choice.key for choice in self._view._choices]
+                    typed.send_text(key)
+                    while is_answer and self._view._answer is asked:
+                        await asyncio.sleep(0.001)
+                await asking
+                await chatting
+
+        asyncio.run(main())
+
+    async def _ask(self) -> None:
+        question = Question(tool=run_command, call=self._call)
+        self.answer = await self._view.approve(question)
+
+
+def test_yes_can_be_said_once_everything_was_shown(tmp_path: Path) -> None:
+    command = "\n".join(f"step {number}" for number in range(500))
+    keyboard = Keyboard(tmp_path, command=command)
+    keyboard.press("y", "m", "y", "a", "p", "m", "y", "e", "y")
+    assert keyboard.answer == Answer(allow=True)
+    assert [line.strip() for line in keyboard.text.splitlines()] == [f"$ step {n}" for n in range(500)]
+
+
+def test_what_was_not_read_can_be_refused(tmp_path: Path) -> None:
+    keyboard = Keyboard(tmp_path, command="step\n" * 500)
+    keyboard.press("y", "n")
+    assert keyboard.answer == Answer(allow=False)
+    assert keyboard.text.count("step") == FIRST_ROWS
+
+
+def test_a_long_line_is_shown_row_by_row_and_controls_are_visible(tmp_path: Path) -> None:
+    command = "echo " + "a" * 10_000 + "\x1b[2K\u202e; rm -rf work"
+    keyboard = Keyboard(tmp_path, command=command)
+    keyboard.press("y", "m", "y")
+    assert keyboard.answer == Answer(allow=True)
+    rows = keyboard.text.splitlines()
+    assert all(len(row) <= 80 for row in rows)
+    assert all(row.startswith("↪ ") for row in rows[1:])
+    shown = "".join(row[2:] for row in rows)
+    assert shown == "$ echo " + "a" * 10_000 + "\\x1b[2K\\u202e; rm -rf work"
