@@ -261,7 +261,7 @@ MUTANTS = (
     Mutant(
         "rules-anthropic-first",
         "a conversation that the assistant begins passes Anthropic's rules",
-        'if turns and turns[0].role != "user":',
+        'if turns and turns[0].role not in ("user", "system"):',
         'if turns and turns[0].role not in ("user", "assistant"):',
         RULES,
     ),

@@ -118,6 +118,14 @@ class Adapter(Format):
         """Return True if a message may be separate from a neighbor of the same role."""
         return True
 
+    def _without_blanks(self, body: Any, *, leading: bool) -> Any:
+        """Return a piece without the text blocks that the provider rejects because they say nothing."""
+        return body
+
+    def _is_placed(self, body: Any) -> bool:
+        """Return True if a piece is a system message that its document has among the other messages."""
+        return False
+
     def validate(self, payload: Any, *, request: bool = False, strict: bool = False) -> list[Violation]:
         """List what the provider would reject.
 
@@ -174,9 +182,20 @@ class Adapter(Format):
         sent = replace(message, native=replace(native, mended=True, starts=starts))
         if not self._takes(sent):
             return self._plainer(sent), _REWRITTEN
-        renamed = message.tool_calls or message.tool_results
-        kept = sent if renamed or starts != native.starts else message
-        return kept, None if named and starts == native.starts else _REWRITTEN
+        changed = starts != native.starts or self._has_blanks(message)
+        if changed or message.tool_calls or message.tool_results or message.role == "system":
+            return sent, _REWRITTEN if changed or not named else None
+        return message, None if named else _REWRITTEN
+
+    def _has_blanks(self, message: Message) -> bool:
+        """Return True if the document of a message holds text blocks that are left out of a request."""
+        edits = message.native.edits if message.native else ()
+        if not edits:
+            return False
+        scope = self._scope([message])
+        scope.enter(message, 0, leading=message.role == "system")
+        body = apply(self._write(message, scope), edits)
+        return self._without_blanks(body, leading=scope.leading) is not body
 
     def _takes_names(self, message: Message) -> bool:
         """Return True if the provider accepts the ids and names of the calls as they are in its document."""
@@ -253,23 +272,25 @@ class Adapter(Format):
         if native is None or not scope.native:
             return Piece(message.role, self._sendable(body, message, scope), leading=scope.leading)
         moved = message.role == "system" and not scope.leading and not self.system_anywhere
-        if native.edits and not moved:
+        if native.edits:
             edited: Any = apply(body, native.edits)
             if native.mended:
                 edited = self._renamed(edited, message, scope)
-            if self._fits(edited, leading=scope.leading):
+                edited = self._without_blanks(edited, leading=scope.leading)
+            if self._fits(edited, leading=scope.leading) and (not moved or self._is_placed(edited)):
                 body = edited
                 del scope.left_out[left_out:]  # the edits put it back
         body = self._sendable(body, message, scope)
-        return Piece(message.role, body, native.starts, scope.leading, native=True)
+        return Piece(message.role, body, native.starts, scope.leading, native=True, mended=native.mended)
 
     def _sendable(self, body: Any, message: Message, scope: Scope) -> Any:
         """Remove the fields that only responses have from a piece; pieces of our own have none."""
         edited = scope.native and message.native is not None and message.native.edits
         if not edited and not any(isinstance(part, OpaquePart) for part in message.parts):
             return body
-        key = self.list_key if self.system_anywhere or not scope.leading else "system"
-        whole = body if isinstance(body, dict) and scope.leading else {key: body}
+        leads = scope.leading and not self._is_placed(body)
+        key = self.list_key if self.system_anywhere or not leads else "system"
+        whole = body if isinstance(body, dict) and leads else {key: body}
         rest, found = stripped(whole, self.fields)
         for one in found:
             scope.omit(f"the response's field `{one.name}`")

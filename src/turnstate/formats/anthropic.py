@@ -2,7 +2,8 @@
 
 A wire message of the user may hold both results and text; we split it into two messages. Neighbors
 of one role become one wire message, as the service itself would merge them, unless the document they
-came from kept them separate.
+came from kept them separate. A system message among the messages of a document stays there as long as it
+stands where the service takes one; any other later system message is a notice in the user's role.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import is_
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -28,7 +30,7 @@ from .replies.reply import ResponseContent, ResponseStream
 from .rules import anthropic as rules
 from .schemas import function_schemas, read_function_schemas
 from .scope import Piece, Scope, Slot
-from .turns import in_turns, merged
+from .turns import are_of_two_roles, in_turns, is_placed, merged, with_notices
 
 __all__ = ["Anthropic"]
 
@@ -41,7 +43,7 @@ _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 class _Wire(Struct):
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "system"]
     content: str | list[dict[str, Any]]
 
 
@@ -88,10 +90,17 @@ class Anthropic(Exchange):
         return in_turns(items, start, before, _drafts)
 
     def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Add `max_tokens`, and drop `thinking` if the last tools were called without it."""
+        """Add `max_tokens`; drop `thinking` if the last tools were called without it, and a final space."""
         request = {"max_tokens": MAX_TOKENS, **request}
-        unthought = any(one.rule == "thinking-first" for one in rules.violations(request, request=True))
-        return {key: value for key, value in request.items() if key != "thinking" or not unthought}
+        broken = {one.rule for one in rules.violations(request, request=True)}
+        if "text-end" in broken:
+            *before, last = request["messages"]
+            request["messages"] = [*before, {**last, "content": _without_end(last["content"])}]
+        return {
+            key: value
+            for key, value in request.items()
+            if key != "thinking" or "thinking-first" not in broken
+        }
 
     def _answer(self, payload: Any) -> ResponseContent:
         return replies.answer(payload)
@@ -122,13 +131,35 @@ class Anthropic(Exchange):
                 yield Slot(True, ("content", index, "tool_use_id"))
 
     def _fits(self, body: Any, *, leading: bool) -> bool:
-        content = body if leading else body.get("content") if isinstance(body, dict) else None
+        content = body
+        if isinstance(body, dict):
+            content = None if leading and not self._is_placed(body) else body.get("content")
+        elif not leading:
+            content = None
         return isinstance(content, str | list)
 
+    def _is_placed(self, body: Any) -> bool:
+        return is_placed(body)
+
+    def _without_blanks(self, body: Any, *, leading: bool) -> Any:
+        if not isinstance(body, dict):
+            return _voiced(body) if leading else body
+        content = body.get("content")
+        kept = _voiced(content)
+        if kept is content:
+            return body
+        return {**body, "content": kept or [self._text(wire_text.SILENCE, "user")]}
+
     def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
-        system = [piece.body for piece in pieces if piece.leading and (piece.body or piece.native)]
+        pieces = [piece._replace(leading=False) if self._is_placed(piece.body) else piece for piece in pieces]
+        system = [
+            piece.body
+            for piece in pieces
+            if piece.leading and (piece.body or (piece.native and not piece.mended))
+        ]
         opening = {"role": "user", "content": [self._text(wire_text.SILENCE, "user")]}
-        wires = merged(pieces, "content", opening, blocks=_as_blocks, apart=_thinks_first)
+        shown = with_notices(pieces, rules.may_precede_system, _notice)
+        wires = merged(shown, "content", opening, blocks=_as_blocks, apart=_are_apart)
         if not system:
             return {"messages": wires}
         whole = system[0] if len(system) == 1 else [block for body in system for block in _as_blocks(body)]
@@ -138,7 +169,7 @@ class Anthropic(Exchange):
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": scope.wire_id(result.tool_call_id)}
         if parts := wire_text.result_parts(result.result):
             block["content"] = self.result_blocks(parts, scope)
-        elif text := wire_text.result_text(result.result):
+        elif (text := wire_text.result_text(result.result)).strip():
             block["content"] = text
         return block | {"is_error": True} if result.is_error else block
 
@@ -157,8 +188,45 @@ class Anthropic(Exchange):
         return {"type": "thinking", "thinking": part.text, "signature": part.signature}
 
 
-def _thinks_first(_before: Piece, piece: Piece) -> bool:
-    """Return True if a piece begins with thinking, which must come first in its wire message."""
+def _voiced(content: Any) -> Any:
+    """Return content without the text that the service rejects as blank, also inside results; or the same."""
+    if isinstance(content, str):
+        return content if content.strip() else ""
+    if not isinstance(content, list):
+        return content
+    kept = [_voiced_block(block) for block in content if not rules.is_blank(block)]
+    return content if len(kept) == len(content) and all(map(is_, kept, content)) else kept
+
+
+def _voiced_block(block: Any) -> Any:
+    if not isinstance(block, dict) or block.get("type") != "tool_result":
+        return block
+    content = block.get("content")
+    kept = _voiced(content)
+    if kept is content:
+        return block
+    rest = {key: value for key, value in block.items() if key != "content"}
+    return {**rest, "content": kept} if kept else rest
+
+
+def _without_end(content: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Return content without the white space at its end."""
+    if isinstance(content, str):
+        return content.rstrip()
+    *before, last = content
+    return [*before, {**last, "text": last["text"].rstrip()}]
+
+
+def _notice(body: dict[str, Any]) -> dict[str, Any]:
+    blocks = _as_blocks(body["content"])
+    said = [{**one, "text": wire_text.notice(one["text"])} for one in blocks if one.get("type") == "text"]
+    return {"role": "user", "content": said or [{"type": "text", "text": wire_text.SILENCE}]}
+
+
+def _are_apart(before: Piece, piece: Piece) -> bool:
+    """Return True for two roles, and for a piece that begins with thinking: it was a message of its own."""
+    if are_of_two_roles(before, piece):
+        return True
     content = piece.body.get("content")
     first = content[0] if isinstance(content, list) and content else None
     return isinstance(first, dict) and first.get("type") in rules.THINKING
@@ -172,7 +240,7 @@ def _as_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _drafts(index: int, item: Any) -> Iterable[Draft]:
     wire: _Wire = expect(item, _Wire, f"$.messages[{index}]")
-    if isinstance(wire.content, str) or wire.role == "assistant" or not wire.content:
+    if isinstance(wire.content, str) or wire.role != "user" or not wire.content:
         return (_draft(wire.role, wire.content, item),)
     return _split(wire.content, item)
 
@@ -186,14 +254,14 @@ def _split(content: list[dict[str, Any]], rest: dict[str, Any]) -> Iterator[Draf
 
 
 def _draft(
-    role: Literal["user", "assistant", "tool"], content: str | list[dict[str, Any]], piece: Any
+    role: Literal["user", "assistant", "tool", "system"], content: str | list[dict[str, Any]], piece: Any
 ) -> Draft:
     if isinstance(content, str):
         return Draft(role, piece, content)
     if role == "tool":
         return Draft("tool", piece, results=tuple(_read_result(block) for block in content))
-    if role == "user":
-        return Draft("user", piece, _content(content))
+    if role != "assistant":
+        return Draft(role, piece, _content(content))
     calls = tuple(_read_call(block) for block in content if block.get("type") == "tool_use")
     said = _content([block for block in content if block.get("type") != "tool_use"])
     return Draft("assistant", piece, said if said or not calls else None, calls)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import is_
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -29,7 +30,7 @@ from .replies.reply import ResponseContent, ResponseStream
 from .rules import bedrock as rules
 from .schemas import minimal_specs, read_spec
 from .scope import Piece, Scope, Slot
-from .turns import in_turns, merged
+from .turns import are_of_two_roles, in_turns, is_placed, merged, with_notices
 
 __all__ = ["Bedrock"]
 
@@ -41,7 +42,7 @@ _DOCUMENTS = ("pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md")
 
 
 class _Wire(Struct):
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "system"]
     content: list[dict[str, Any]]
 
 
@@ -144,12 +145,33 @@ class Bedrock(Exchange):
                 yield Slot(True, ("content", index, "toolResult", "toolUseId"))
 
     def _fits(self, body: Any, *, leading: bool) -> bool:
-        content = body if leading else body.get("content") if isinstance(body, dict) else None
+        content = body
+        if isinstance(body, dict):
+            content = None if leading and not self._is_placed(body) else body.get("content")
+        elif not leading:
+            content = None
         return isinstance(content, list)
 
+    def _is_placed(self, body: Any) -> bool:
+        return is_placed(body)
+
+    def _without_blanks(self, body: Any, *, leading: bool) -> Any:
+        if not isinstance(body, dict):
+            return _voiced(body) if leading else body
+        content = body.get("content")
+        kept = _voiced(content)
+        return body if kept is content else {**body, "content": kept or [{"text": wire_text.SILENCE}]}
+
     def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
-        system = [piece.body for piece in pieces if piece.leading and (piece.body or piece.native)]
-        wires = merged(pieces, "content", {"role": "user", "content": [{"text": wire_text.SILENCE}]})
+        pieces = [piece._replace(leading=False) if self._is_placed(piece.body) else piece for piece in pieces]
+        system = [
+            piece.body
+            for piece in pieces
+            if piece.leading and (piece.body or (piece.native and not piece.mended))
+        ]
+        opening = {"role": "user", "content": [{"text": wire_text.SILENCE}]}
+        shown = with_notices(pieces, _is_of_user, _notice)
+        wires = merged(shown, "content", opening, apart=are_of_two_roles)
         blocks = [block for body in system for block in body]
         return {"system": blocks, "messages": wires} if system else {"messages": wires}
 
@@ -182,6 +204,34 @@ class Bedrock(Exchange):
     def _reasoning(self, part: ReasoningPart) -> dict[str, Any]:
         signature = {"signature": part.signature} if part.signature else {}
         return {"reasoningContent": {"reasoningText": {"text": part.text, **signature}}}
+
+
+def _voiced(content: Any) -> Any:
+    """Return blocks without the text that the service rejects as blank, also inside results; or the same."""
+    if not isinstance(content, list):
+        return content
+    kept = [_voiced_block(block) for block in content if not rules.is_blank(block)]
+    return content if len(kept) == len(content) and all(map(is_, kept, content)) else kept
+
+
+def _voiced_block(block: Any) -> Any:
+    result = block.get("toolResult") if isinstance(block, dict) else None
+    if not isinstance(result, dict):
+        return block
+    content = result.get("content")
+    kept = _voiced(content)
+    if kept is content:
+        return block
+    return {**block, "toolResult": {**result, "content": kept or [{"text": wire_text.SILENCE}]}}
+
+
+def _is_of_user(body: dict[str, Any]) -> bool:
+    return body.get("role") == "user"
+
+
+def _notice(body: dict[str, Any]) -> dict[str, Any]:
+    said = [{**one, "text": wire_text.notice(one["text"])} for one in body["content"] if "text" in one]
+    return {"role": "user", "content": said or [{"text": wire_text.SILENCE}]}
 
 
 def _with_bytes(value: Any) -> Any:
@@ -218,6 +268,8 @@ def _write_tool(tool: ToolSpec) -> dict[str, Any]:
 
 def _drafts(index: int, item: Any) -> Iterable[Draft]:
     wire: _Wire = expect(item, _Wire, f"$.messages[{index}]")
+    if wire.role == "system":
+        return (Draft("system", item, _content(wire.content)),)
     if wire.role == "user":
         return _split(wire.content, item) if wire.content else (Draft("user", item, ""),)
     calls = tuple(

@@ -62,7 +62,12 @@ class Exchange(Adapter):
                 f"{self.list_key} is built from the messages argument and cannot be passed as an option"
             )
         request = self._settled(self.render(messages, tools=tools) | options)
-        if violations := self.validate(request, request=True):
+        violations = self.validate(request, request=True)
+        if violations:  # rewrite only what the provider rejects: what was sent before stays the same
+            sent = [self.mended(message)[0] for message in messages]
+            request = self._settled(self.render(sent, tools=tools) | options)
+            violations = self.validate(request, request=True)
+        if violations:
             more = f" (and {len(violations) - 1:,} more)" if len(violations) > 1 else ""
             raise InvalidConversation(f"{self.name} would reject the request: {violations[0]}{more}")
         return self._call(request)

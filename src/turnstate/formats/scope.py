@@ -18,7 +18,8 @@ __all__ = ["Piece", "Scope", "Slot"]
 class Piece(NamedTuple):
     """What a message contributes to a document.
 
-    `starts` keeps it separate from its neighbor; `native` means that it is from the provider's own document.
+    `starts` keeps it separate from its neighbor; `native` means that it is from the provider's own document,
+    and `mended` that it may be sent in another form than there.
     """
 
     role: Role
@@ -26,6 +27,7 @@ class Piece(NamedTuple):
     starts: bool | None = None
     leading: bool = False
     native: bool = False
+    mended: bool = False
 
 
 class Slot(NamedTuple):

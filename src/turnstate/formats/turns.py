@@ -9,7 +9,7 @@ from ..message import Role
 from .draft import Draft
 from .scope import Piece
 
-__all__ = ["in_turns", "merged"]
+__all__ = ["are_of_two_roles", "in_turns", "is_placed", "merged", "with_notices"]
 
 _Blocks = Callable[[Any], list[Any]]
 _Apart = Callable[[Piece, Piece], bool]
@@ -28,6 +28,35 @@ def in_turns(
                 speaking = draft.role == "assistant"
             draft.end = index + 1
             yield draft
+
+
+def is_placed(body: Any) -> bool:
+    """Return True if a piece is a system message that its document has among the other messages."""
+    return isinstance(body, dict) and body.get("role") == "system"
+
+
+def with_notices(
+    pieces: Sequence[Piece],
+    may_precede: Callable[[dict[str, Any]], bool],
+    notice: Callable[[dict[str, Any]], dict[str, Any]],
+) -> Iterator[Piece]:
+    """Turn the system messages of a window into notices where the provider takes none.
+
+    It takes one after a message that `may_precede` it, and before the assistant's or at the end.
+    """
+    shown = [piece for piece in pieces if not piece.leading]
+    for at, piece in enumerate(shown):
+        follows = at > 0 and may_precede(shown[at - 1].body)
+        precedes = at + 1 == len(shown) or shown[at + 1].role == "assistant"
+        if is_placed(piece.body) and piece.mended and not (follows and precedes):
+            yield piece._replace(body=notice(piece.body))
+        else:
+            yield piece
+
+
+def are_of_two_roles(before: Piece, piece: Piece) -> bool:
+    """Return True if the wire messages of two pieces have different roles."""
+    return bool(before.body.get("role") != piece.body.get("role"))
 
 
 def merged(

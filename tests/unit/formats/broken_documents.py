@@ -298,10 +298,32 @@ ANTHROPIC = [
     ("a block is text", [user("hello")], ("shape", 0, None)),
     ("a block has no type", [user({"text": "hello"})], ("shape", 0, None)),
     (
-        "a system message stands in the list",
-        [ASK, {"role": "system", "content": "Hurry."}],
-        ("role", 1, None),
+        "a system message comes first",
+        [{"role": "system", "content": "Hurry."}, ASK],
+        ("system-place", 0, None),
     ),
+    (
+        "a system message follows the assistant",
+        [ASK, SAY, {"role": "system", "content": "Hurry."}],
+        ("system-place", 2, None),
+    ),
+    (
+        "a system message comes before the user",
+        [ASK, {"role": "system", "content": "Hurry."}, ASK],
+        ("system-place", 1, None),
+    ),
+    (
+        "two system messages in a row",
+        [ASK, {"role": "system", "content": "Hurry."}, {"role": "system", "content": "Slowly."}],
+        ("system-place", 1, None),
+    ),
+    (
+        "a system message stands between a call and its answer",
+        [ASK, assistant(tool_use()), {"role": "system", "content": "Hurry."}, user(tool_result())],
+        ("call-unanswered", 1, "a"),
+        ("system-place", "result-orphan"),
+    ),
+    ("a role is unknown", [ASK, {"role": "tool", "content": "Fog."}], ("role", 1, None)),
     ("the user uses a tool", [user(words(), tool_use())], ("role", 0, "a"), ("call-unanswered",)),
     ("the assistant answers a call", [ASK, assistant(tool_result())], ("role", 1, "a")),
     ("the assistant speaks first", [SAY, ASK], ("first-user", 0, None)),
@@ -310,6 +332,23 @@ ANTHROPIC = [
     ("content is null", [ASK, {"role": "assistant", "content": None}], ("content-empty", 1, None)),
     ("a text block is empty", [user(words(""))], ("text-empty", 0, None)),
     ("a text block is null", [user(words(None))], ("text-empty", 0, None)),
+    ("a message is white space", [{"role": "user", "content": " \n"}], ("text-blank", 0, None)),
+    (
+        "white space stands before a call",
+        [ASK, assistant(words("\n\n"), tool_use()), user(tool_result())],
+        ("text-blank", 1, None),
+    ),
+    (
+        "a result is white space",
+        [ASK, assistant(tool_use()), user(tool_result(content="\n"))],
+        ("text-blank", 2, "a"),
+    ),
+    (
+        "a text block inside a result is white space",
+        [ASK, assistant(tool_use()), user(tool_result(content=[words("\t")]))],
+        ("text-blank", 2, "a"),
+    ),
+    ("a system block is white space", {"system": [words("\n")], "messages": [ASK]}, ("system", 0, None)),
     (
         "a text block inside a result is empty",
         [ASK, assistant(tool_use()), user(tool_result(content=[words("")]))],
@@ -414,11 +453,6 @@ ANTHROPIC = [
         [ASK, assistant({"type": "thinking", "thinking": "Hm."}, words())],
         ("thinking", 1, None),
     ),
-    (
-        "thinking stands after words in a message that uses tools",
-        [ASK, assistant(words(), THINKING, tool_use()), user(tool_result())],
-        ("thinking", 1, None),
-    ),
     ("the user thinks", [user(THINKING, words())], ("thinking", 0, None)),
     ("the system prompt is a number", {"system": 7, "messages": [ASK]}, ("system", 0, None)),
     ("a system block is empty", {"system": [words("")], "messages": [ASK]}, ("system", 0, None)),
@@ -428,6 +462,18 @@ ANTHROPIC = [
 ANTHROPIC_REQUESTS = [
     ("the assistant has the last word", {"messages": [ASK, SAY]}, ("last-user", 1, None)),
     ("the assistant has the last two words", {"messages": [ASK, SAY, SAY]}, ("last-user", 2, None)),
+    (
+        "a paused turn ends with white space",
+        {
+            "messages": [
+                ASK,
+                assistant(
+                    {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}, words("Fog. ")
+                ),
+            ]
+        },
+        ("text-end", 1, None),
+    ),
     (
         "thinking is on and the calls begin without it",
         {
@@ -580,6 +626,26 @@ BEDROCK = [
         "tools are used and the configuration is empty",
         converse(UASK, assistant(tool_use_block()), user(tool_result_block()), toolConfig={"tools": []}),
         ("tool-config", 0, None),
+    ),
+    (
+        "a text inside a result is blank",
+        converse(UASK, assistant(tool_use_block()), user(tool_result_block(content=[text(" ")]))),
+        ("text-blank", 2, "a"),
+    ),
+    (
+        "an error says nothing",
+        converse(UASK, assistant(tool_use_block()), user(tool_result_block(content=[], status="error"))),
+        ("result-content", 2, "a"),
+    ),
+    (
+        "a system message follows the assistant",
+        converse(UASK, USAY, {"role": "system", "content": [text()]}),
+        ("system-place", 2, None),
+    ),
+    (
+        "a system message comes before the user",
+        converse(UASK, {"role": "system", "content": [text()]}, UASK),
+        ("system-place", 2, None),
     ),
     ("the system prompt is text", converse(UASK, system="Hurry."), ("system", 0, None)),
     ("a system text is blank", converse(UASK, system=[text(" ")]), ("system", 0, None)),

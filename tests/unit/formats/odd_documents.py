@@ -355,6 +355,38 @@ ANTHROPIC: dict[str, Any] = {
             assistant({"type": "thinking", "thinking": "", "signature": "c2ln"}, words()),
         ],
     },
+    "thinking between the service's own tools, words and calls": {
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "messages": [
+            ASK,
+            assistant(
+                THINKING,
+                {
+                    "type": "server_tool_use",
+                    "id": "srvtoolu_1",
+                    "name": "web_search",
+                    "input": {"query": "fog"},
+                },
+                {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+                THINKING,
+                words("Let me look."),
+                tool_use("a"),
+                THINKING,
+                tool_use("b"),
+            ),
+            user(tool_result("a", content="fog"), tool_result("b", content="rain")),
+        ],
+    },
+    "system messages among the others": {
+        "system": "You keep a lighthouse.",
+        "messages": [
+            ASK,
+            {"role": "system", "content": "Hurry."},
+            SAY,
+            ASK,
+            {"role": "system", "content": [words("Slowly.", **CACHED)], "clear_at": "next_user_message"},
+        ],
+    },
     "cache marks on prompt, words, tools and results": {
         "model": "claude",
         "max_tokens": 100,

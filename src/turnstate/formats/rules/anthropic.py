@@ -11,7 +11,7 @@ from ..port import Violation
 from .fields import Fields, by_type
 from .report import Report, objects, shown
 
-__all__ = ["DOCUMENT", "ID", "LONGEST_NAME", "THINKING", "violations"]
+__all__ = ["DOCUMENT", "ID", "LONGEST_NAME", "THINKING", "is_blank", "may_precede_system", "violations"]
 
 LONGEST_NAME = 128
 ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -49,7 +49,7 @@ _BLOCKS = _NESTED | {
     ),
 }
 _MESSAGE = Fields(
-    "role! content!",
+    "role! content! clear_at? output_config?",  # the last two belong to messages of the system
     response=(
         "id type model stop_reason stop_sequence stop_details usage container context_management diagnostics"
     ),
@@ -76,15 +76,28 @@ def violations(payload: Any, *, request: bool = False) -> list[Violation]:
         before = turns[position - 1] if position else None
         after = turns[position + 1] if position + 1 < len(turns) else None
         turn.check(before, after, seen, report)
-    if turns and turns[0].role != "user":
+    if turns and turns[0].role not in ("user", "system"):
         report.add("first-user", "the first message must be the user's", index=turns[0].index)
-    if request and turns and turns[-1].role != "user" and not turns[-1].may_be_paused:
-        report.add("last-user", "the last message of a request must be the user's", index=turns[-1].last)
+    if request and turns and turns[-1].role == "assistant":
+        turns[-1].check_end(report)
     if isinstance(payload, dict):
         _check_system(payload.get("system"), report)
         if request and _thinks(payload) and len(turns) > 1 and turns[-1].answers:
             turns[-2].check_own_thinking(report)
     return report.violations
+
+
+def is_blank(block: Any) -> bool:
+    """Return True for a text block that says nothing."""
+    text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
+    return isinstance(text, str) and not text.strip()
+
+
+def may_precede_system(message: dict[str, Any]) -> bool:
+    """Return True if a system message may follow: after the user, or after a tool that the service runs."""
+    blocks = objects(message.get("content"))
+    served = bool(blocks) and blocks[-1].get("type") in _SERVED
+    return message.get("role") == "user" or (message.get("role") == "assistant" and served)
 
 
 class _Turn:
@@ -109,12 +122,23 @@ class _Turn:
         """True if it holds calls that the service runs itself: the service can pause there and continue."""
         return any(block.get("type") in _SERVED for _, block in self.blocks)
 
+    def check_end(self, report: Report) -> None:
+        """Check an assistant's message that the request asks to continue."""
+        if not self.may_be_paused:
+            report.add("last-user", "the last message of a request must be the user's", index=self.last)
+        elif self.blocks and self.blocks[-1][1].get("type") == "text":
+            text = self.blocks[-1][1].get("text")
+            if isinstance(text, str) and text != text.rstrip():
+                report.add("text-end", "the last message must not end with white space", index=self.last)
+
     def _ids(self, kind: str, key: str) -> set[str]:
         found = (block.get(key) for _, block in self.blocks if block.get("type") == kind)
         return {id for id in found if isinstance(id, str)}
 
     def check(self, before: _Turn | None, after: _Turn | None, seen: set[str], report: Report) -> None:
         """Check the turn by itself and against its neighbors; `seen` holds the call ids so far."""
+        if self.role == "system":
+            self._check_place(before, after, report)
         asked = before.calls if before else set()
         answers = after.answers if after else set()
         answered: set[str] = set()
@@ -133,8 +157,7 @@ class _Turn:
                     self._check_result(block, asked, answered, report)
                 case "text":
                     words = True
-                    if not isinstance(block.get("text"), str) or not block["text"]:
-                        report.add("text-empty", "a text block must not be empty")
+                    _check_text(block.get("text"), report)
                 case _:
                     words = True
         self._check_thinking(report)
@@ -176,29 +199,38 @@ class _Turn:
             report.add("result-twice", f"the tool_use {id:.80} is answered twice", id)
         else:
             answered.add(id)
-        if isinstance(block.get("content"), list):
-            for inner in objects(block["content"]):
-                if inner.get("type") == "text" and not inner.get("text"):
-                    report.add("text-empty", "a text block must not be empty", id)
+        content = block.get("content")
+        if isinstance(content, str) and content:
+            _check_text(content, report, id)
+        for inner in objects(content):
+            if inner.get("type") == "text":
+                _check_text(inner.get("text"), report, id)
+
+    def _check_place(self, before: _Turn | None, after: _Turn | None, report: Report) -> None:
+        """Check where a system message is: after the user, and before the assistant or at the end."""
+        ends = before.blocks[-1][1].get("type") if before and before.blocks else None
+        follows = before is not None and (before.role == "user" or ends in _SERVED)
+        if not follows or (after is not None and after.role != "assistant") or self.last != self.index:
+            report.add(
+                "system-place",
+                "a system message must follow the user's message and come before the assistant's",
+                index=self.index,
+            )
 
     def _check_thinking(self, report: Report) -> None:
         for report.index, run in groupby(self.blocks, key=lambda pair: pair[0]):
             blocks = [block for _, block in run]
-            kinds = [block.get("type") in THINKING for block in blocks]
-            if any(kinds) and self.role != "assistant":
+            if self.role != "assistant" and any(block.get("type") in THINKING for block in blocks):
                 report.add("thinking", "only the assistant may think")
             if any(block.get("type") == "thinking" and not block.get("signature") for block in blocks):
                 report.add("thinking", "a thinking block must carry its signature")
-            uses_tools = any(block.get("type") == "tool_use" for block in blocks)
-            if uses_tools and kinds != sorted(kinds, reverse=True):
-                report.add("thinking", "thinking blocks must come first in a message that uses tools")
 
 
 def _turns(listed: Any, report: Report) -> Iterator[_Turn]:
     turn: _Turn | None = None
     for message in report.items(listed, "messages"):
         role = message.get("role")
-        if role not in ("user", "assistant"):
+        if role not in ("user", "assistant", "system"):
             report.add("role", f"unknown role {shown(role)}; the system prompt goes in `system`")
             role = None
         if turn is None or turn.role != role:
@@ -228,6 +260,13 @@ def _thinks(payload: dict[str, Any]) -> bool:
     return isinstance(thinking, dict) and thinking.get("type") == "enabled"
 
 
+def _check_text(text: Any, report: Report, id: object = None) -> None:
+    if not isinstance(text, str) or not text:
+        report.add("text-empty", "a text block must not be empty", id)
+    elif not text.strip():
+        report.add("text-blank", "a text block must hold more than white space", id)
+
+
 def _check_system(system: Any, report: Report) -> None:
     if system is None or isinstance(system, str):
         return
@@ -235,6 +274,6 @@ def _check_system(system: Any, report: Report) -> None:
     if (
         not isinstance(system, list)
         or len(texts) < len(system)
-        or not all(isinstance(t, str) and t for t in texts)
+        or not all(isinstance(t, str) and t.strip() for t in texts)
     ):
-        report.add("system", "system must be text or a list of non-empty text blocks", index=0)
+        report.add("system", "system must be text or a list of text blocks that are not blank", index=0)

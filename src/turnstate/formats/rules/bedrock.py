@@ -9,7 +9,7 @@ from ..port import Violation
 from .fields import Fields
 from .report import NAME_64, Report, objects, shown
 
-__all__ = ["DOCUMENT", "ID", "violations"]
+__all__ = ["DOCUMENT", "ID", "is_blank", "violations"]
 
 ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 _ANSWERED = "stopReason usage metrics trace additionalModelResponseFields"
@@ -54,16 +54,24 @@ def violations(payload: Any, *, request: bool = False) -> list[Violation]:
         uses_tools = uses_tools or any("toolUse" in block or "toolResult" in block for block in blocks)
     for id, index in asked.items():
         report.unanswered([id], index)
-    if request and role is not None and role != "user":
+    if request and role == "assistant":
         report.add("last-user", "the last message of a request must be the user's")
     if isinstance(payload, dict):
         _check_fields(payload, uses_tools, report)
     return report.violations
 
 
+def is_blank(block: Any) -> bool:
+    """Return True for a text block that says nothing."""
+    text = block.get("text") if isinstance(block, dict) else None
+    return isinstance(text, str) and not text.strip() and block.keys() == {"text"}
+
+
 def _check_role(role: Any, before: Any, report: Report) -> None:
-    if role not in ("user", "assistant"):
+    if role not in ("user", "assistant", "system"):
         report.add("role", f"unknown role {shown(role)}; the system prompt goes in `system`")
+    elif "system" in (role, before) and (before, role) not in (("user", "system"), ("system", "assistant")):
+        report.add("system-place", "a system message must follow the user's and come before the assistant's")
     elif report.index == 0 and role != "user":
         report.add("first-user", "the first message must be the user's")
     elif role == before:
@@ -134,6 +142,10 @@ def _check_result(result: Any, role: Any, asked: dict[str, int], answered: set[s
     if not isinstance(content, list) or not all(_is_result_block(block) for block in content):
         kinds = "text, json (an object), image, document, video or searchResult"
         report.add("result-content", f"content must be a list of blocks of {kinds}", id)
+    elif not content and result.get("status") == "error":
+        report.add("result-content", "the content of an error must not be empty", id)
+    if any(map(is_blank, objects(content))):
+        report.add("text-blank", "a text block inside a result must not be blank", id)
     if result.get("status", "success") not in ("success", "error"):
         report.add("result-status", "status must be success or error", id)
 
