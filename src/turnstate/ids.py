@@ -38,6 +38,7 @@ __all__ = [
     "milliseconds",
     "minted_at",
     "monotonic_clock",
+    "named_call",
     "now",
     "seeded_call_id",
     "seeded_id",
@@ -128,6 +129,11 @@ def derived_id(position: int, *content: bytes) -> MessageId:
 def derived_call_id(position: int, *content: bytes) -> CallId:
     """Derive the id of a call from its position and content in a document."""
     return CallId(f"call_{_hashed(8, position, *content)}")
+
+
+def named_call(name: str) -> CallId:
+    """Return what stands for the id of a call outside a document that knows only the name of its tool."""
+    return CallId(f"name:{name}")
 
 
 def seeded_id(position: int, *content: bytes) -> MessageId:

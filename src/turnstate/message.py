@@ -10,7 +10,7 @@ the message is in ``native``, so that the same provider gets the same document b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -23,7 +23,7 @@ from msgspec.structs import force_setattr
 from . import ids, long_json, strict_json
 from .errors import InputError, InvalidMessage
 from .ids import CallId, MessageId
-from .part import Content, Native, OpaquePart, Part, TextPart
+from .part import Content, Edit, Native, OpaquePart, Part, TextPart
 from .value import Extra, Value, settle, settle_extra, settle_object
 
 __all__ = [
@@ -280,6 +280,19 @@ class Message(Value, frozen=True, kw_only=True):
             changes.setdefault("native", kept)
         return msgspec.structs.replace(self, **changes)
 
+    def with_results(self, kept: Sequence[tuple[int, ToolCallResult]]) -> Message:
+        """Return a tool message with some of its results, given with their places, under any call ids.
+
+        What the document said of each result stays, since the result itself says the same.
+        """
+        results = tuple(result for _, result in kept)
+        if self.native is None or len(kept) == len(self.tool_results):
+            return msgspec.structs.replace(self, tool_results=results)
+        places = {place: new for new, (place, _) in enumerate(kept)}
+        moved = (_moved(edit, places) for edit in self.native.edits)
+        native = msgspec.structs.replace(self.native, edits=tuple(edit for edit in moved if edit))
+        return msgspec.structs.replace(self, tool_results=results, native=native)
+
     def owned(self) -> Message:
         """Return a copy that shares no dict or list with this message, so that no one else can change it.
 
@@ -307,6 +320,18 @@ class Message(Value, frozen=True, kw_only=True):
             force_setattr(native, "edits", tuple(_copy(edit, "to") for edit in self.native.edits))
             force_setattr(message, "native", native)
         return message
+
+
+def _moved(edit: Edit, places: Mapping[int, int]) -> Edit | None:
+    """Return an edit of a tool message for the new place of its result; None if its result is gone.
+
+    The first position in a path is that of the result. An edit that replaces the whole list is gone, too.
+    """
+    step = next((step for step, at in enumerate(edit.at) if isinstance(at, int)), None)
+    if step is None:
+        return edit if len(edit.at) == 1 and not isinstance(edit.to, list) else None
+    new = places.get(int(edit.at[step]))
+    return None if new is None else Edit((*edit.at[:step], new, *edit.at[step + 1 :]), edit.to)
 
 
 def _is_fixed(value: Part | ToolCallResult) -> bool:

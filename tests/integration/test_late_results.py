@@ -389,3 +389,75 @@ async def test_snapshots_archives_and_exports_show_the_answer_and_are_valid(stor
 def test_an_answer_without_a_sound_message_is_refused() -> None:
     with pytest.raises(InvalidMessage):
         Answer(call=call().id, text="x", id="m", timestamp="yesterday")  # type: ignore[arg-type]
+
+
+DOCUMENTS: dict[str, list[dict[str, Any]]] = {
+    "openai-chat": [
+        {"role": "user", "content": "Look."},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "a", "name": "look", "content": "fog"},
+    ],
+    "openai-responses": [
+        {"role": "user", "content": "Look."},
+        {"type": "function_call", "call_id": "a", "name": "look", "arguments": "{}", "id": "fc_1"},
+        {
+            "type": "function_call_output",
+            "call_id": "a",
+            "output": "fog",
+            "id": "fco_1",
+            "status": "completed",
+        },
+    ],
+    "anthropic": [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "look", "input": {}}]},
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "a",
+                    "content": "fog",
+                    "cache_control": {"type": "ephemeral"},
+                }
+            ],
+        },
+    ],
+    "bedrock": [
+        {"role": "user", "content": [{"text": "Look."}]},
+        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "a", "name": "look", "input": {}}}]},
+        {
+            "role": "user",
+            "content": [
+                {"toolResult": {"toolUseId": "a", "content": [{"text": "fog"}], "status": "success"}}
+            ],
+        },
+    ],
+    "gemini": [
+        {"role": "user", "parts": [{"text": "Look."}]},
+        {
+            "role": "model",
+            "parts": [{"functionCall": {"name": "look", "args": {}}, "thoughtSignature": "cw=="}],
+        },
+        {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"sky": "fog"}}}]},
+    ],
+}
+
+
+@played
+async def test_a_result_that_comes_later_than_its_call_keeps_its_providers_fields(stores: Stores) -> None:
+    for name, document in DOCUMENTS.items():
+        format = formats.get(name)
+        async with stores.process() as sessions:
+            session = await sessions.create(id=name)
+            await session.append(*format.parse(document[:2]))
+            await session.append(*format.parse(document[2:]))
+        async with stores.process() as sessions:
+            session = await sessions.open(name)
+            assert format.render(await session.messages())[format.list_key] == document, name
+            sent = (await session.window(WIDE)).render(format, request=True)
+            assert sent[format.list_key] == document, name

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from ..entry import ABANDONED
 from ..errors import InvalidMessage
-from ..ids import CallId
+from ..ids import CallId, named_call
 from ..message import Message, ToolCallRequest, ToolCallResult
 from .turns import note, synthetic
 
@@ -78,8 +78,8 @@ class KnownCalls:
         """
         if message.role != "tool":
             return message
-        new: list[ToolCallResult] = []
-        for given in message.tool_results:
+        new: list[tuple[int, ToolCallResult]] = []
+        for place, given in enumerate(message.tool_results):
             result = self.resolved(given)
             before = self.result_of(result.tool_call_id)
             if before is None and not self.knows(result.tool_call_id):
@@ -88,14 +88,15 @@ class KnownCalls:
                 )
             if before is None:
                 self._take(result)
-                new.append(result)
+                new.append((place, result))
             elif not before.says_same(result):
                 raise InvalidMessage(
                     f"the call {result.tool_call_id} already has a different result; the first one is kept"
                 )
         if not new:
             return None
-        return message if tuple(new) == message.tool_results else message.replace(tool_results=tuple(new))
+        is_same = tuple(result for _, result in new) == message.tool_results
+        return message if is_same else message.with_results(new)
 
     def resolved(self, result: ToolCallResult) -> ToolCallResult:
         """Return a result under the core's id of its call.
@@ -118,9 +119,8 @@ class KnownCalls:
         """Record the ids under which foreign documents know the calls of a batch."""
         names: dict[str, list[CallId]] = {}
         for call in batch:
-            if call.provider_id is call.parsed_id is None:
-                continue
-            for name in {call.provider_id, call.parsed_id} - {None, call.id}:
+            other = call.provider_id or named_call(call.name)  # a provider without ids names the tool
+            for name in {other, call.parsed_id} - {None, call.id}:
                 names.setdefault(str(name), []).append(call.id)
         for name, calls in names.items():
             batches = self._named.setdefault(name, [])

@@ -80,12 +80,12 @@ class Round:
     def answer(self, message: Message) -> Iterator[Repair]:
         """Add a tool message; results that match no open call become text after the answers."""
         self.answered = True
-        taken: dict[int, list[ToolCallResult]] = {}
+        taken: dict[int, list[tuple[int, ToolCallResult]]] = {}
         for number, result in enumerate(message.tool_results):
             call, before = result.tool_call_id, self._results.get(result.tool_call_id)
             if call in self._owner and before is None:
                 self._results[call] = result
-                taken.setdefault(self._owner[call], []).append(result)
+                taken.setdefault(self._owner[call], []).append((number, result))
             elif before is not None and (before.result, before.is_error) == (result.result, result.is_error):
                 yield Repair(call, "the same result came twice and is sent once")
             else:
@@ -95,7 +95,7 @@ class Round:
         for owner, results in taken.items():
             portion = message
             if len(results) < len(message.tool_results):
-                portion = _portion(message, owner, tuple(results))
+                portion = _portion(message, owner, results)
                 self._sources[portion.id] = (message, None)
             self._answers[owner].append(portion)
 
@@ -125,9 +125,9 @@ def in_call_order(asked: Message, answers: Sequence[Message]) -> list[Message]:
     )
 
 
-def _portion(message: Message, owner: int, results: tuple[ToolCallResult, ...]) -> Message:
+def _portion(message: Message, owner: int, results: Sequence[tuple[int, ToolCallResult]]) -> Message:
     id = MessageId(derived("portion", message.id, str(owner)))
-    return message.replace(id=id, tool_results=results)
+    return msgspec.structs.replace(message.with_results(results), id=id)
 
 
 def synthetic(message: Message, calls: list[ToolCallRequest], text: str) -> Message:
@@ -313,7 +313,7 @@ class Structure:
                 )
                 for one in message.tool_results
             )
-            message = message.replace(tool_results=tuple(results))
+            message = message.with_results(list(enumerate(results)))
         if self._round:
             complete, known = not self._round.open_calls, len(self._round.notes)
             self.repairs.extend(self._round.answer(message))

@@ -67,9 +67,9 @@ def _answers(last: HistoryEntry, calls: Message) -> list[Message]:
     known = {call.id for call in calls.tool_calls}
     found = list[Message]()
     for message in last.user.messages:
-        results = tuple(result for result in message.tool_results if result.tool_call_id in known)
+        results = [one for one in enumerate(message.tool_results) if one[1].tool_call_id in known]
         if message.role == "user" or results:
-            found.append(message.replace(tool_results=results) if results else message)
+            found.append(message.with_results(results) if results else message)
     return found
 
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from ..ids import CallId, derived_call_id
+from ..ids import CallId, derived_call_id, named_call
 from ..message import Message, ToolCallRequest, ToolCallResult
 
 __all__ = ["LONGEST_NAME", "Answers", "core_id", "gathered", "is_native", "wire_ids", "wire_name"]
@@ -78,6 +78,8 @@ class Answers:
             found = self._newest_open(("id", provider_id)) or self._newest_open(key)
             found = found or self._newest.get(provider_id)
         if found is None:
+            if provider_id is None and name is not None:
+                return named_call(name)
             return self._outside(provider_id, position)
         self._open.discard(found)
         return found
@@ -151,15 +153,15 @@ class _Order:
         self._asked.update((call.id, self._run) for call in message.tool_calls)
 
     def _answer(self, message: Message) -> None:
-        shares: dict[int | None, list[ToolCallResult]] = {}
-        for result in message.tool_results:
+        shares: dict[int | None, list[tuple[int, ToolCallResult]]] = {}
+        for place, result in enumerate(message.tool_results):
             run = self._asked.pop(result.tool_call_id, None)
             if run is not None and run > self._foreign:
                 self._place[run] = len(self.slots)
                 run = None
-            shares.setdefault(run, []).append(result)
+            shares.setdefault(run, []).append((place, result))
         for run, results in shares.items():
-            share = message if len(shares) == 1 else message.replace(tool_results=tuple(results))
+            share = message if len(shares) == 1 else message.with_results(results)
             if run is None:
                 self.slots.append([share])
             else:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cases import each
 
+from turnstate import formats
 from turnstate.context import StateManager
 from turnstate.errors import InvalidMessage
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
@@ -96,3 +97,20 @@ def test_results_under_a_repeated_id_go_to_the_calls_in_order() -> None:
     assert add(messages, answer("call_0", 2)) == messages
     with pytest.raises(InvalidMessage, match="already has a different result"):
         add(messages, answer("call_0", 3))
+
+
+def test_of_results_that_are_partly_known_the_new_ones_keep_their_providers_fields() -> None:
+    anthropic = formats.get("anthropic")
+    uses = [{"type": "tool_use", "id": id, "name": "look", "input": {}} for id in "abc"]
+    marks = [{"cache_control": {"type": "ephemeral"}}, {"caller": {"type": "direct"}}, {"of_tomorrow": 1}]
+    results = [
+        {"type": "tool_result", "tool_use_id": id, "content": id, **mark}
+        for id, mark in zip("abc", marks, strict=True)
+    ]
+    asked = [{"role": "user", "content": "go"}, {"role": "assistant", "content": uses}]
+    messages = anthropic.parse(asked)
+    for known in ([results[1]], [results[0], results[1]], results):
+        (message,) = anthropic.parse([{"role": "user", "content": known, "mood": "calm"}])
+        messages = add(messages, message)
+    sent = anthropic.render(messages)["messages"]
+    assert sent == [*asked, {"role": "user", "content": [results[1], results[0], results[2]], "mood": "calm"}]

@@ -91,10 +91,15 @@ def test_answers_to_nobody_get_ids_of_their_own() -> None:
         answers.answer(1, "zz"),
         answers.answer(2, "zz"),
         answers.answer(1, None, "x"),
-        answers.answer(1, None, "x"),
+        answers.answer(1, None, "y"),
     ]
     assert len(set(unknown)) == 4
     assert "a" not in unknown
+
+
+def test_answers_without_an_id_to_calls_elsewhere_name_their_tool() -> None:
+    answers = answers_to((call("a"),))
+    assert answers.answer(1, None, "x") == answers.answer(2, None, "x") == "name:x"
 
 
 @pytest.mark.req("A4")

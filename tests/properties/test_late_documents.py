@@ -1,0 +1,198 @@
+"""A document that arrives in several appends comes back as if it had come in one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from thoroughness import examples
+
+from turnstate import SessionManager, StateManager, formats
+from turnstate.message import Message, minted
+from turnstate.stores.memory import MemoryStore
+
+pytestmark = pytest.mark.req("A8")
+
+Items = list[dict[str, Any]]
+_MARK = st.fixed_dictionaries({}, optional={"cache_control": st.just({"type": "ephemeral"})})
+_TEXT = st.sampled_from(["fog", "rain", '{"a": 1}', "wide\nsea"])
+_COUNT = st.integers(1, 3)
+
+
+def _provider_fields(*names: str) -> st.SearchStrategy[dict[str, Any]]:
+    value = st.sampled_from(["completed", {"type": "direct"}, 7, True])
+    return st.fixed_dictionaries({}, optional=dict.fromkeys((*names, "of_tomorrow"), value))
+
+
+@st.composite
+def _chat(draw: st.DrawFn, ids: list[str]) -> Items:
+    fields = _provider_fields("annotations_of_ours")
+    calls = [
+        {"id": id, "type": "function", "function": {"name": "look", "arguments": "{ }"}, **draw(fields)}
+        for id in ids
+    ]
+    results: Items = [
+        {"role": "tool", "tool_call_id": id, "content": draw(_TEXT), "name": "look", **draw(fields)}
+        for id in draw(st.permutations(ids))
+    ]
+    return [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        *results,
+    ]
+
+
+@st.composite
+def _responses(draw: st.DrawFn, ids: list[str]) -> Items:
+    calls: Items = [
+        {
+            "type": "function_call",
+            "call_id": id,
+            "name": "look",
+            "arguments": "{ }",
+            "id": f"fc_{id}",
+            "status": "completed",
+        }
+        for id in ids
+    ]
+    fields = _provider_fields("caller")
+    results: Items = [
+        {
+            "type": "function_call_output",
+            "call_id": id,
+            "output": draw(_TEXT),
+            "id": f"fco_{id}",
+            **draw(fields),
+        }
+        for id in draw(st.permutations(ids))
+    ]
+    return [{"role": "user", "content": "Look."}, *calls, *results]
+
+
+@st.composite
+def _anthropic(draw: st.DrawFn, ids: list[str]) -> Items:
+    calls = [
+        {
+            "type": "tool_use",
+            "id": id,
+            "name": "look",
+            "input": {},
+            **draw(_MARK),
+            **draw(_provider_fields("caller")),
+        }
+        for id in ids
+    ]
+    results = [
+        {
+            "type": "tool_result",
+            "tool_use_id": id,
+            "content": draw(_TEXT),
+            **draw(_MARK),
+            **draw(_provider_fields()),
+        }
+        for id in draw(st.permutations(ids))
+    ]
+    return [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": calls},
+        {"role": "user", "content": results},
+        {"role": "assistant", "content": "So."},
+    ]
+
+
+@st.composite
+def _bedrock(draw: st.DrawFn, ids: list[str]) -> Items:
+    fields = _provider_fields("type")
+    calls = [{"toolUse": {"toolUseId": id, "name": "look", "input": {}, **draw(fields)}} for id in ids]
+    results = [
+        {
+            "toolResult": {
+                "toolUseId": id,
+                "content": [{"text": draw(_TEXT)}],
+                "status": "success",
+                **draw(fields),
+            }
+        }
+        for id in draw(st.permutations(ids))
+    ]
+    return [
+        {"role": "user", "content": [{"text": "Look."}]},
+        {"role": "assistant", "content": calls},
+        {"role": "user", "content": results},
+        {"role": "assistant", "content": [{"text": "So."}]},
+    ]
+
+
+@st.composite
+def _gemini(draw: st.DrawFn, ids: list[str]) -> Items:
+    fields = _provider_fields("scheduling")
+    named = draw(st.booleans())  # the Gemini API gives calls no ids
+
+    def call(id: str) -> dict[str, Any]:
+        return {"id": id, "name": "look"} if named else {"name": "look"}
+
+    calls = [{"functionCall": {**call(id), "args": {}}, "thoughtSignature": "c2ln"} for id in ids]
+    results = [
+        {"functionResponse": {**call(id), "response": {"output": draw(_TEXT)}, **draw(fields)}} for id in ids
+    ]
+    return [
+        {"role": "user", "parts": [{"text": "Look."}]},
+        {"role": "model", "parts": calls},
+        {"role": "user", "parts": results},
+        {"role": "model", "parts": [{"text": "So."}]},
+    ]
+
+
+ROUNDS = {
+    "openai-chat": _chat,
+    "openai-responses": _responses,
+    "anthropic": _anthropic,
+    "bedrock": _bedrock,
+    "gemini": _gemini,
+}
+
+
+@st.composite
+def appends(draw: st.DrawFn) -> tuple[str, list[Items]]:
+    """Return a document in the pieces in which it arrives; ids may be such that the provider rejects them."""
+    name = draw(st.sampled_from(sorted(ROUNDS)))
+    prefix = draw(st.sampled_from(["toolu_", "c" * 70, "é."]))
+    items: Items = []
+    for number in range(draw(st.integers(1, 3))):
+        ids = [f"{prefix}{number}{letter}" for letter in "abc"[: draw(_COUNT)]]
+        items += draw(ROUNDS[name](ids))
+    cuts = sorted(draw(st.sets(st.integers(1, len(items) - 1))))
+    return name, [items[start:end] for start, end in zip([0, *cuts], [*cuts, len(items)], strict=True)]
+
+
+def exact(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+async def through_session(pieces: list[list[Message]]) -> list[Message]:
+    async with SessionManager(MemoryStore()) as sessions:
+        session = await sessions.create()
+        for messages in pieces:
+            await session.append(*messages)
+        return list(await session.messages())
+
+
+@examples(40, long=2_000)
+@given(given=appends())
+def test_a_document_in_several_appends_is_the_document_in_one(given: tuple[str, list[Items]]) -> None:
+    name, pieces = given
+    format = formats.get(name)
+    whole = [item for piece in pieces for item in piece]
+    assert exact(format.render(format.parse(whole))[format.list_key]) == exact(whole)
+    read = [format.parse(piece) for piece in pieces]
+    grown: list[Message] = []
+    for piece in read:
+        for message in minted(piece):
+            grown = StateManager().append(grown, message)
+    assert exact(format.render(grown)[format.list_key]) == exact(whole)
+    kept = asyncio.run(through_session(read))
+    assert exact(format.render(kept)[format.list_key]) == exact(whole)
