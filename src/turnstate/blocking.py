@@ -27,6 +27,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 from . import session as asynchronous
 from .errors import SessionError
 from .message import ToolCallRequest
+from .models import Model
 from .session import SessionInfo
 
 __all__ = ["Session", "SessionManager", "State", "Turn"]
@@ -310,6 +311,10 @@ class Session(_Facade):
     def state(self) -> State:
         """Named values that programs keep with the conversation; no model reads them."""
         return State(self._loop, self._inner.state)
+
+    def summarize_with(self, model: Model) -> None:
+        """Let a model write the summaries of this handle from now on."""
+        self._inner.summarize_with(model)
 
     append = _plain(asynchronous.Session.append)
     cost = _plain(asynchronous.Session.cost)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import getpass
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from chat_model import ChatModel
 from terminal import Terminal
+
+from turnstate import Message, SessionManager
 
 pytestmark = pytest.mark.req("P2", "P3")
 
@@ -37,9 +42,17 @@ def folder(tmp_path: Path) -> Path:
 def chat(folder: Path, model: ChatModel, tmp_path: Path) -> Iterator[Start]:
     opened = list[Terminal]()
 
-    def start(*arguments: str, columns: int = 100, rows: int = 40) -> Terminal:
-        env = {"TURNSTATE_HOME": str(tmp_path / "home"), "OPENAI_API_KEY": "", "TURNSTATE_STORE": ""}
-        command = [PROGRAM, "chat", "--model", model.address, "--no-memory", *arguments]
+    def start(
+        *arguments: str,
+        columns: int = 100,
+        rows: int = 40,
+        model: str | None = model.address,
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> Terminal:
+        home = {"TURNSTATE_HOME": str(tmp_path / "home"), "OPENAI_API_KEY": "", "TURNSTATE_STORE": ""}
+        env = {**home, **env}
+        named = ["--model", model] if model else []
+        command = [PROGRAM, "chat", *named, "--no-memory", *arguments]
         opened.append(Terminal(command, folder=folder, env=env, columns=columns, rows=rows))
         opened[-1].wait("›")  # the line below it is not shown if the terminal answers late
         return opened[-1]
@@ -306,3 +319,29 @@ def test_an_interrupted_turn_goes_on(chat: Start) -> None:
         terminal.wait("the last turn was interrupted; it goes on", "word60")
         terminal.type(CTRL_C)
         terminal.wait("stopped")
+
+
+def test_a_session_without_an_endpoint_is_sent_nowhere_before_the_user_agrees(
+    chat: Start, model: ChatModel, tmp_path: Path
+) -> None:
+    async def create() -> str:
+        async with SessionManager.open(f"sqlite:///{tmp_path}/home/turnstate.db") as sessions:
+            session = await sessions.create(user=getpass.getuser(), title="elsewhere", model="scripted")
+            await session.append(Message.user("a secret"), Message.assistant("yes"))
+            return session.id
+
+    (tmp_path / "home").mkdir(mode=0o700)
+    id = asyncio.run(create())
+    asked, env = len(model.requests), {"TURNSTATE_MODEL": model.address}
+    with chat("--resume", id, model=None, env=env) as terminal:
+        terminal.wait("does not say where its messages may be sent", "scripted at http://127.0.0.1")
+        terminal.type("n")
+        assert terminal.wait_for_end() == 0
+    with chat("--resume", id, model=None, env=env) as terminal:
+        terminal.wait("does not say where its messages may be sent")
+        assert len(model.requests) == asked
+        terminal.type("y")
+        terminal.wait("/help")
+        terminal.enter("and now?")
+        terminal.wait("You said: and now?")
+    assert "a secret" in str(model.requests[-1])

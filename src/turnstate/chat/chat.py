@@ -13,23 +13,27 @@ import os
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
+from functools import partial
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from .. import ids
 from ..agent import Agent, AgentEvent, ReplySaved, RequestStarted, ToolManager
 from ..catalog import named
 from ..checkpoints import CheckpointManager
 from ..cli_kit import screen
 from ..config import AgentProfile, Settings
 from ..config.assembly import Equipment, check_installed, connect, equipped
+from ..config.binding import META, Binding, bind, bound
 from ..context.policy import Budget
 from ..conversation import ConversationState
 from ..entry import Usage
 from ..errors import Busy, CheckpointError, Fenced, InputError, TurnstateError, UnknownCheckpoint
 from ..home import Home
 from ..message import Message
-from ..models import Model, ModelEvent, ModelRequest
+from ..models import Endpoint, Model, ModelEvent, ModelRequest, endpoint_of
+from ..models.endpoint import LOCAL
 from ..plain_text import first_words
 from ..session import Session, SessionManager
 from ..session.leases import holder_name
@@ -42,7 +46,6 @@ from .view import ChatView, Choice
 
 __all__ = ["Chat", "ChosenModel", "Status"]
 
-LOCAL = "local"
 LEASE_SECONDS = 30.0
 RECENT = 30
 """Sessions that completion offers."""
@@ -58,18 +61,17 @@ _MENTION = re.compile(r"(?<!\S)@([^\s@]+)")
 
 
 class ChosenModel:
-    """The model that answers; it connects on the first request and can be replaced."""
+    """A model by its address, bound to the endpoint that it has now; it connects on the first request."""
 
-    def __init__(self, address: str, settings: Settings | None = None) -> None:
-        self._settings = settings or Settings.load()
-        self.choose(address)
-
-    def choose(self, address: str) -> None:
-        """Use another model from now on."""
+    def __init__(
+        self, address: str, settings: Settings | None = None, *, endpoint: Endpoint | None = None
+    ) -> None:
         if not address.strip():
             raise InputError("name a model: gpt-5, claude-sonnet-4-5, NAME@URL, or local")
         check_installed(address)
-        self.address, self._model = address, None
+        self.address, self.endpoint = address, endpoint or endpoint_of(address)
+        self._settings = settings or Settings.load()
+        self._model: Model | None = None
 
     @property
     def name(self) -> str:
@@ -80,14 +82,18 @@ class ChosenModel:
             return NAME
         return self.address.partition("@")[0]
 
+    @property
+    def shown(self) -> str:
+        """The model and where its requests go, for people."""
+        return f"{self.name} at {self.endpoint}"
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Answer a request, event by event."""
         if self._model is None:
-            self._model = await asyncio.to_thread(connect, self.address, self._settings)
+            made = partial(connect, self.address, self._settings, endpoint=self.endpoint)
+            self._model = await asyncio.to_thread(made)
         async for event in self._model.stream(request):
             yield event
-
-    _model: Model | None = None
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -109,7 +115,7 @@ class Chat:
         self,
         sessions: SessionManager,
         view: ChatView,
-        model: ChosenModel,
+        model: ChosenModel | None,
         *,
         user: str,
         workspace: Path,
@@ -118,7 +124,7 @@ class Chat:
         snapshots: Snapshots | None = None,
         home: Home | None = None,
     ) -> None:
-        self.sessions, self.view, self.model = sessions, view, model
+        self.sessions, self.view, self._model = sessions, view, model
         self.user, self.workspace = user, workspace
         self.snapshots, self.home = snapshots, home or Home.from_environment()
         self.settings = settings or Settings.load(workspace, home=self.home)
@@ -126,7 +132,7 @@ class Chat:
         self._equipment: Equipment | None = None
         self._equipped = AsyncExitStack()
         self._sticky: Gathered | None = None
-        self.status = Status(model=model.name)
+        self.status = Status(model=model.name if model else "")
         self.looking = False
         """True while another process holds the session; this chat then writes nothing."""
         self.recent: Sequence[tuple[str, str]] = ()
@@ -151,6 +157,13 @@ class Chat:
         if self._session is None:
             raise InputError("no session is open")
         return self._session
+
+    @property
+    def model(self) -> ChosenModel:
+        """The model that answers in the open session."""
+        if self._model is None:
+            raise InputError("no model is selected; name one with --model")
+        return self._model
 
     @property
     def equipment(self) -> Equipment:
@@ -204,11 +217,18 @@ class Chat:
     async def begin(self) -> None:
         """Begin a new session and make it the open one."""
         system = self.profile.prompt if self.profile.prompt is not None else SYSTEM
-        session = await self.sessions.create(user=self.user, system=system, model=self.model.name)
+        id, binding = str(ids.message_id()), self._binding(self.workspace)
+        record = binding.signed(self.home, self.sessions.tenant, id)
+        session = await self.sessions.create(
+            id=id, user=self.user, system=system, model=self.model.name, meta={META: record}
+        )
         await self.enter(session)
 
-    async def enter(self, session: Session, *, take_over: bool = False) -> bool:
-        """Take the lease of a session and make it the open one; return False if the user declines."""
+    async def enter(self, session: Session, *, take_over: bool = False, said: bool = False) -> bool:
+        """Take the lease of a session and make it the open one; return False if the user declines.
+
+        The model that the session is bound to answers; with ``said``, the user named the present one for it.
+        """
         held = AsyncExitStack()
         looking = False
         try:
@@ -222,14 +242,69 @@ class Chat:
                     looking = True
                 case _:
                     return False
+        try:
+            model = self._model if said or looking else await self._bound_model(session)
+        except BaseException:
+            await held.aclose()
+            raise
+        if model is None and not looking:
+            await held.aclose()
+            return False
         await self._held.aclose()
         self._held, self._session, self.looking = held, session, looking
         self._checkpoints = None
         self._reported, self._cost = Usage(input=0, output=0, cached=0), 0.0
-        if not looking:
+        if model is not None and not looking:
+            await self._answer_with(model)
             await self._set_prompt()
         await self.refresh()
         return True
+
+    async def use_model(self, address: str) -> None:
+        """Let another model answer from now on."""
+        await self._answer_with(ChosenModel(address, self.settings))
+
+    async def _answer_with(self, model: ChosenModel) -> None:
+        """Let a model answer in the open session, and bind the session to its endpoint."""
+        self._model = model
+        known = bound(self.session.info, self.home)
+        binding = structs.replace(self._binding(None), folder=known.folder if known else "")
+        if known != binding:
+            await bind(self.session, binding, self.home)  # before anything is sent there
+            await self.session.set_model(model.name)
+        self.session.summarize_with(model)
+
+    async def _bound_model(self, session: Session) -> ChosenModel | None:
+        """Return the model that a session is bound to; if it is bound to none, ask, and None means no."""
+        known, present = bound(session.info, self.home), self._model
+        if known is None:
+            return await self._confirmed(session)
+        if present is not None and present.endpoint == known.endpoint:
+            if present.name == known.model:
+                return present
+            url = present.address.partition("@")[2]  # perhaps with a password, which a binding has not
+            address = f"{known.model}@{url}" if url else known.address
+            return ChosenModel(address, self.settings, endpoint=known.endpoint)
+        model = ChosenModel(known.address, self.settings, endpoint=known.endpoint)
+        if present is not None:
+            await self.view.notice(f"{model.shown} answers in this session; /model NAME changes that")
+        return model
+
+    async def _confirmed(self, session: Session) -> ChosenModel | None:
+        """Ask whether a session that is bound to no endpoint may be sent to the present model."""
+        if not self.view.interactive:
+            raise InputError(
+                f"session {session.id} does not say where its messages may be sent; name the model that "
+                f"answers: turnstate chat --resume {session.id} --model NAME (or NAME@URL)"
+            )
+        answer = await self.view.choose(
+            f"This session does not say where its messages may be sent. Send them to {self.model.shown}?",
+            [Choice("y", "yes"), Choice("n", "no")],
+        )
+        return self.model if answer == "y" else None
+
+    def _binding(self, folder: Path | None) -> Binding:
+        return Binding.of(folder, self.model.name, self.model.endpoint)
 
     async def handle(self, line: str) -> None:
         """Handle a line: run a command, or send a message to the model."""
@@ -261,6 +336,13 @@ class Chat:
     async def resume_turn(self) -> bool:
         """Continue a turn that an earlier process left unfinished; return False if there is none."""
         if self.looking or await self.session.pending() is None:
+            return False
+        known = bound(self.session.info, self.home)
+        if known is None or not known.is_in(self.workspace):
+            where = f"in {known.folder}" if known and known.folder else "in a folder that is not known"
+            await self.view.notice(
+                f"the last turn was interrupted {where}; nothing of it runs here: say how to go on"
+            )
             return False
         await self.view.notice("the last turn was interrupted; it goes on")
         try:
@@ -359,6 +441,9 @@ class Chat:
         async with aclosing(events) as shown:  # type: ignore[type-var]
             async for event in shown:
                 self._note(event)
+                if isinstance(event, RequestStarted):
+                    # By now the user's words are saved, so what another folder left open never runs here.
+                    await bind(self.session, self._binding(self.workspace), self.home)
                 await self.view.event(event)
 
     def _note(self, event: AgentEvent) -> None:

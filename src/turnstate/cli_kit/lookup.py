@@ -12,8 +12,11 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
+from ..config.binding import bound
 from ..errors import NotFound
+from ..home import Home
 from ..session import SessionManager
 from ..stores.values import Address, Filter, Order, Row, SessionRow
 
@@ -24,6 +27,7 @@ __all__ = [
     "EntryPlace",
     "entry",
     "exact",
+    "newest_in",
     "precise",
     "session",
     "session_or_entry",
@@ -51,6 +55,27 @@ async def session(sessions: SessionManager, name: str, *, user: str | None = Non
     async for row in walk(sessions, Filter(user=user)):
         candidates.add(row)
     return candidates.only(f"there is no session {name}; ")
+
+
+async def newest_in(
+    sessions: SessionManager, folder: Path, *, home: Home, user: str | None = None
+) -> SessionRow:
+    """Return the most recently active session that is bound to a folder; name another one in the error."""
+    newest: SessionRow | None = None
+    async for row in walk(sessions, Filter(user=user), order="active"):
+        known = bound(row, home)
+        if known is not None and known.is_in(folder):
+            return row
+        newest = newest or row
+    if newest is None:
+        raise NotFound(f"there is no session yet: {FIRST_STEPS}")
+    known = bound(newest, home)
+    where = f" of {known.folder}" if known and known.folder else ""
+    title = f" “{newest.title}”" if newest.title else ""
+    raise NotFound(
+        f"no session belongs to this folder; the newest is {newest.id}{title}{where}: "
+        f"`turnstate chat --resume {newest.id}` opens it here"
+    )
 
 
 async def precise(sessions: SessionManager, name: str, *, asks: bool, user: str | None = None) -> SessionRow:

@@ -24,9 +24,10 @@ from ..agent import Agent
 from ..catalog import named
 from ..checkpoints import CheckpointManager
 from ..context.policy import Budget
-from ..errors import InputError
+from ..errors import InputError, ModelFailed
 from ..home import Home
-from ..models import Model
+from ..models import Endpoint, Model
+from ..models.endpoint import LOCAL, without_secrets
 from ..session import Session
 from ..sticky import ContextManager, Workspace
 from ..tools import (
@@ -42,6 +43,7 @@ from ..tools import (
     tool,
 )
 from ..tools.approval import Ask
+from .binding import bound
 from .hooks import command_hooks
 from .profile import AgentProfile, load_profile
 from .settings import Settings
@@ -170,32 +172,49 @@ async def load_agent(
         )
         profile = equipment.profile
         if model is None:
-            address = equipment.settings.chosen("model", profile.model)
-            model = await stack.enter_async_context(connect(address, equipment.settings))
+            binding = bound(session.info, home or Home.from_environment())
+            said = equipment.settings.flag("model")
+            address = said or equipment.settings.chosen("model", profile.model)
+            if binding is not None and not said:  # it never goes elsewhere because of a file or a variable
+                made = connect(binding.address, equipment.settings, endpoint=binding.endpoint)
+            else:
+                made = connect(address, equipment.settings)
+            model = await stack.enter_async_context(made)
         if profile.prompt is not None and await session.system() != profile.prompt:
             await session.set_system(profile.prompt)  # a change invalidates the prompt cache
         yield equipment.agent(session, model, checkpoints=checkpoints)
 
 
-def connect(address: str | None, settings: Settings) -> models.ProviderModel:
-    """Return the model of an address; use the key in the settings if the environment has none."""
+def connect(
+    address: str | None, settings: Settings, *, endpoint: Endpoint | None = None
+) -> models.ProviderModel:
+    """Return the model of an address; use the key in the settings if the environment has none.
+
+    With an `endpoint`, raise `ModelFailed` if the SDK would send requests anywhere else.
+    """
     if not address:
         raise InputError(
             "no model is configured; name one with --model, TURNSTATE_MODEL or model in turnstate.toml"
         )
-    if address == "local":
+    if address == LOCAL:
         from ..models.local import local  # deferred: it loads the weights of the model
 
         return local()
-    provider = models.provider_of(address)
-    variable = KEY_VARIABLES.get(provider, "")
-    key = None if os.environ.get(variable) else settings.key(provider)
-    return models.connect(address, api_key=key)
+    place = endpoint or models.endpoint_of(address)
+    owner = "gemini" if place.provider == "vertex" else place.provider
+    key = None if os.environ.get(KEY_VARIABLES[owner]) else settings.key(owner)
+    model = models.connect(address, api_key=key, endpoint=place)
+    if model.url and without_secrets(model.url) != place.url:  # an SDK reads more than its variable
+        raise ModelFailed(
+            f"the SDK of {place.provider} would send {model.name} to {without_secrets(model.url)} instead of "
+            f"{place}; set its variable for the base URL, or name the model as NAME@URL"
+        )
+    return model
 
 
 def check_installed(address: str) -> None:
     """Raise `ModelFailed` if a model's address needs a package that is not installed; import nothing."""
-    if address == "local":
+    if address == LOCAL:
         from ..models.local import weights  # deferred, as above
 
         weights()

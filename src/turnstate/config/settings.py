@@ -110,6 +110,11 @@ class Settings:
         value: str = given.value
         return value
 
+    def flag(self, key: str) -> str | None:
+        """Return the value of a flag, which the user gave for this run; None without one."""
+        given = self._texts.get(key)
+        return given.value if given is not None and given.origin.kind == "flag" else None
+
     def chosen(self, key: str, instead: str | None) -> str | None:
         """Return the value of a flag or a variable, else ``instead``, else the value of a file."""
         given = self._texts.get(key)

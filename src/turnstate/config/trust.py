@@ -17,7 +17,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..home import Home, HomeDocument
 
-__all__ = ["NotTrusted", "Trust"]
+__all__ = ["NotTrusted", "Trust", "canonical"]
 
 
 class NotTrusted(InputError):
@@ -32,25 +32,25 @@ class Trust:
 
     def approves(self, path: Path, content: bytes) -> bool:
         """Return True if the user approved this content at this path."""
-        place = _place(path)
+        place = canonical(path)
         return _digest(place, content) in self._kept.read().get(place, ())
 
     def approve(self, path: Path, content: bytes) -> None:
         """Record that the user approved this content at this path."""
-        place = _place(path)
+        place = canonical(path)
         digest = _digest(place, content)
         self._kept.change(lambda kept: {**kept, place: sorted({*kept.get(place, ()), digest})})
 
     def revoke(self, path: Path) -> bool:
         """Forget all approvals of a path; return False if there was none."""
-        place = _place(path)
+        place = canonical(path)
         known = place in self._kept.read()
         if known:
             self._kept.change(lambda kept: {name: one for name, one in kept.items() if name != place})
         return known
 
 
-def _place(path: Path) -> str:
+def canonical(path: Path) -> str:
     """Return the real path as a string that JSON can hold, whatever bytes it contains."""
     return os.fsencode(os.path.realpath(path)).decode("utf-8", "backslashreplace")
 

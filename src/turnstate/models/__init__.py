@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import ModelFailed, ReplyInterrupted, RequestTooLong
+from .endpoint import Endpoint, endpoint_of, provider_of
 from .port import (
     Answered,
     Completion,
@@ -22,11 +23,12 @@ from .port import (
 )
 from .provider import ProviderModel
 from .retry import Retry
-from .sdks import anthropic, bedrock, check_installed, connect, gemini, openai, provider_of
+from .sdks import anthropic, bedrock, check_installed, connect, gemini, openai
 
 __all__ = [
     "Answered",
     "Completion",
+    "Endpoint",
     "FinishReason",
     "Finished",
     "Model",
@@ -49,6 +51,7 @@ __all__ = [
     "check_installed",
     "complete",
     "connect",
+    "endpoint_of",
     "gemini",
     "openai",
     "provider_of",

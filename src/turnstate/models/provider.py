@@ -85,10 +85,13 @@ class ProviderModel:
         retry: Retry | None = None,
         options: Mapping[str, Any] | None = None,
         secret: str | None = None,
+        url: str = "",
     ) -> None:
         self.name, self._format, self._send, self._close = name, formats.get(format), send, close
         self._limit, self._shape = limit, shape
         self._retry, self._options, self._secret = retry or Retry(), dict(options or {}), secret
+        self.url = url
+        """Where the SDK sends requests, if it says so."""
 
     @property
     def format(self) -> str:

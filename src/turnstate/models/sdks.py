@@ -18,13 +18,14 @@ from typing import Any
 import msgspec
 
 from .. import wire_text
-from ..errors import ModelFailed
+from ..errors import InputError, ModelFailed
 from ..message import UNPARSED
 from .cache_marks import marked_for_anthropic, marked_for_bedrock, takes_marks
+from .endpoint import OPENAI_URL, Endpoint, endpoint_of, provider_of, without_secrets
 from .provider import ProviderModel
 from .retry import Retry
 
-__all__ = ["anthropic", "bedrock", "check_installed", "connect", "gemini", "openai", "provider_of"]
+__all__ = ["anthropic", "bedrock", "check_installed", "connect", "gemini", "openai"]
 
 ANTHROPIC_OUTPUT = 8_192
 """Default limit of an answer in tokens: Anthropic requires one."""
@@ -48,15 +49,16 @@ def openai(
     except ImportError:
         raise _missing("openai") from None
     client = AsyncOpenAI(base_url=base_url, api_key=api_key, max_retries=0)
+    is_other = base_url is not None and without_secrets(base_url) != OPENAI_URL
 
     async def send_chat(request: dict[str, Any]) -> AsyncIterable[Any]:
         usage = {"stream_options": {"include_usage": True}}
-        given = usage | (_parsable(request) if base_url else request)
+        given = usage | (_parsable(request) if is_other else request)
         stream: AsyncIterable[Any] = await client.chat.completions.create(**given, stream=True)
         return stream
 
     async def send_response(request: dict[str, Any]) -> AsyncIterable[Any]:
-        given = _parsable(request) if base_url else request
+        given = _parsable(request) if is_other else request
         stream: AsyncIterable[Any] = await client.responses.create(**given, stream=True)
         return stream
 
@@ -65,6 +67,7 @@ def openai(
         "retry": retry,
         "options": options,
         "secret": client.api_key,
+        "url": str(client.base_url),
     }
     if responses:
         return ProviderModel(
@@ -75,7 +78,7 @@ def openai(
             shape=lambda schema: {"text": {"format": {"type": "json_schema", **_named(schema)}}},
             **settings,
         )
-    name = "max_tokens" if base_url else "max_completion_tokens"  # other servers know the older name
+    name = "max_tokens" if is_other else "max_completion_tokens"  # other servers know the older name
     return ProviderModel(
         model,
         "openai-chat",
@@ -152,6 +155,7 @@ def anthropic(
         retry=retry,
         options=options,
         secret=client.api_key,
+        url=str(client.base_url),
     )
 
 
@@ -168,7 +172,8 @@ def gemini(
         from google import genai
     except ImportError:
         raise _missing("gemini") from None
-    client = genai.Client(api_key=api_key, http_options={"base_url": base_url} if base_url else None)
+    given: dict[str, Any] = {"http_options": {"base_url": base_url}, "vertexai": False} if base_url else {}
+    client = genai.Client(api_key=api_key, **given)
 
     async def send(request: dict[str, Any]) -> AsyncIterable[Any]:
         stream: AsyncIterable[Any] = await client.aio.models.generate_content_stream(**request)
@@ -231,32 +236,30 @@ async def _threaded(stream: Any) -> AsyncIterator[Any]:
             close()
 
 
-def connect(address: str, *, api_key: str | None = None) -> ProviderModel:
+def connect(address: str, *, api_key: str | None = None, endpoint: Endpoint | None = None) -> ProviderModel:
     """Return the model of an address: ``gpt-5``, ``claude-sonnet-4-5``, ``qwen3@http://localhost:11434/v1``.
 
     An ``@`` is followed by the URL of an endpoint that speaks OpenAI's protocol. Without one, the name
-    decides the provider: Claude is Anthropic's, Gemini is Google's, and anything else is OpenAI's.
+    decides the provider: Claude is Anthropic's, Gemini is Google's, and anything else is OpenAI's. With an
+    `endpoint`, requests go there and nowhere else, whatever the address and the environment say.
     """
     name, _, url = address.partition("@")
-    if url:
-        return openai(name, base_url=url, api_key=api_key or os.environ.get("OPENAI_API_KEY", "none"))
-    match provider_of(address):
-        case "anthropic":
-            return anthropic(name, api_key=api_key)
-        case "gemini":
-            return gemini(name, api_key=api_key)
-        case _:
+    here = endpoint_of(address)
+    if endpoint is not None and endpoint != here:
+        url, here = endpoint.url, endpoint
+    match here.provider:
+        case "openai" if url:
+            key = api_key or os.environ.get("OPENAI_API_KEY", "none")
+            return openai(name, base_url=url, api_key=key)
+        case "openai":
             return openai(name, api_key=api_key)
-
-
-def provider_of(address: str) -> str:
-    """Return the provider whose key a model's address needs: ``openai``, ``anthropic`` or ``gemini``."""
-    name, _, url = address.partition("@")
-    if url:
-        return "openai"
-    if name.startswith("claude"):
-        return "anthropic"
-    return "gemini" if name.startswith("gemini") else "openai"
+        case "anthropic":
+            return anthropic(name, base_url=url or None, api_key=api_key)
+        case "gemini":
+            return gemini(name, base_url=url or None, api_key=api_key)
+        case "vertex" if not url:
+            return gemini(name, api_key=api_key)
+    raise InputError(f"{name} at {here} cannot be reached from this environment; name another model")
 
 
 def check_installed(address: str) -> None:

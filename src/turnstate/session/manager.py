@@ -354,7 +354,7 @@ class SessionManager(SessionDirectory):
 
     def _session(self, row: SessionRow) -> Session:
         spawn = self._background.spawn
-        summaries = Summarizer(self._model, self.policy, spawn) if self._model else None
+        summaries = Summarizer(self._model, self.policy, spawn)
         session = Session(self._writer(row), self.policy, reopened=self._session, summaries=summaries)
         session._files, session._memory = self._files, self._memory_of(row)
         if self._snapshots is not None:

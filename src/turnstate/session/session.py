@@ -29,6 +29,7 @@ from ..entry import Entry, Prompt, Usage
 from ..errors import Conflict, InputError, SessionError
 from ..memory.port import Recollection
 from ..message import Message
+from ..models import Model
 from ..sticky import Gathered
 from ..stores.port import ReportsLosses
 from ..stores.values import Fork, Lease, Receipt, SessionRow
@@ -68,7 +69,7 @@ class Session(SessionReader):
         policy: Policy,
         *,
         reopened: Callable[[SessionRow], Session],
-        summaries: Summarizer | None = None,
+        summaries: Summarizer,
     ) -> None:
         super().__init__(writer)
         self._policy, self._summaries = policy, summaries
@@ -77,8 +78,7 @@ class Session(SessionReader):
         self._memory: UserMemory | None = None
         self._files: tuple[Path, ...] = ()  # of its manager on this machine, including checkpoints
         self._windows = WindowMaker(writer, policy, summaries)
-        if summaries:
-            summaries.spent = self._spent
+        summaries.spent = self._spent
         self._committing = asyncio.Lock()
         self.state = State(self._log, self._log)
         """Named values that programs keep with the conversation; no model reads them."""
@@ -86,7 +86,7 @@ class Session(SessionReader):
     @property
     def notices(self) -> tuple[str, ...]:
         """Problems to show to the user: damage, losses, a model that keeps failing, a disk that fails."""
-        model = self._summaries.failures.notice if self._summaries else ""
+        model = self._summaries.failures.notice
         disk = self._keeper.failure if self._keeper else ""
         store, lost = self._writer.store, ""
         if isinstance(store, ReportsLosses) and (found := store.lost(self._writer.at)):
@@ -253,6 +253,10 @@ class Session(SessionReader):
         if (await self._writer.model())[1] != changed:
             await write(self._writer, [changed])
         return catalog.named(changed.id)
+
+    def summarize_with(self, model: Model) -> None:
+        """Let a model write the summaries of this handle from now on, instead of its manager's model."""
+        self._summaries.model = model
 
     async def fork(self, *, at: str | None = None, name: str = "") -> Branch:
         """Continue from a message of any branch, or from the head, on a new branch."""

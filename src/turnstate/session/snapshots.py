@@ -159,7 +159,12 @@ def to_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: int
     uncounted = [message for message in kept if stored[message.id] is None]
     tokens = manager.count([*lead, *filled, *uncounted]).tokens + sum(one or 0 for one in stored.values())
     place = {"session": row.id, "epoch": row.epoch, "branch": row.branch, "seq": row.seq}
-    described: dict[str, Any] = {"user": row.user, "title": row.title, "tags": list(row.tags)}
+    described: dict[str, Any] = {
+        "user": row.user,
+        "title": row.title,
+        "tags": list(row.tags),
+        "meta": row.meta,
+    }
     made = {} if cut is None else _made(cut, loaded)
     given = {one.id for one in loaded.decisions if isinstance(one, Answer)}
     answers = [message.id for message in kept if message.id in given]
@@ -295,10 +300,12 @@ def described(row: SessionRow, restored: RestoredSnapshot) -> SessionRow:
     known = restored.snapshot.extension.get("turnstate", {})
     facts: dict[str, Any] = known if isinstance(known, dict) and not restored.foreign else {}
     user, title, tags, created = (facts.get(name) for name in ("user", "title", "tags", "created"))
+    meta = facts.get("meta")
     return structs.replace(
         row,
         user=user if isinstance(user, str) else row.user,
         title=title if isinstance(title, str) else row.title,
         tags=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else row.tags,
         created=created if type(created) is int else row.created,
+        meta=meta if isinstance(meta, dict) else row.meta,
     )

@@ -121,10 +121,10 @@ Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class Summarizer:
-    """Asks a model to summarize, for one session."""
+    """Asks a model to summarize, for one session; without a model it asks nobody."""
 
-    def __init__(self, model: Model, policy: Policy, spawn: Spawn) -> None:
-        self._model, self._policy, self._spawn = model, policy, spawn
+    def __init__(self, model: Model | None, policy: Policy, spawn: Spawn) -> None:
+        self.model, self._policy, self._spawn = model, policy, spawn
         self._task: asyncio.Task[None] | None = None
         self._prepared: tuple[str | None, Cut, Summary] | None = None  # with the id of the cut it follows
         self.failures = Failures()
@@ -157,7 +157,8 @@ class Summarizer:
         return cut.cap >= self._policy.summary_least
 
     def _may_ask(self) -> bool:
-        return self.failures.may_try and (self._task is None or self._task.done())
+        is_free = self._task is None or self._task.done()
+        return self.model is not None and self.failures.may_try and is_free
 
     async def _prepare(self, pending: PendingCut, follows: str | None) -> None:
         summary = await self.ask(pending)
@@ -183,14 +184,15 @@ class Summarizer:
         tries there were.
         """
         outcome: Summary | Refusal = Refusal("error", self.failures.notice or "the model was not asked")
-        if not self.failures.may_try:
+        model = self.model  # for all tries, even if another one is chosen meanwhile
+        if model is None or not self.failures.may_try:
             return outcome
         patience = PATIENCE if patience is None else patience
         until = time.monotonic() + patience
-        for room in rooms(self._model)[:tries]:
+        for room in rooms(model)[:tries]:
             left = max(0.0, until - time.monotonic())
             outcome = await ask(
-                self._model,
+                model,
                 pending,
                 self._policy,
                 strategy=strategy,

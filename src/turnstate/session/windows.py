@@ -75,7 +75,7 @@ class _Made(NamedTuple):
 class WindowMaker:
     """Makes the windows of one session, and keeps what the next window can be made from."""
 
-    def __init__(self, writer: SessionWriter, policy: Policy, summaries: Summarizer | None) -> None:
+    def __init__(self, writer: SessionWriter, policy: Policy, summaries: Summarizer) -> None:
         self._writer, self._policy, self._summaries = writer, policy, summaries
         self._loaded: Loaded | None = None
         self._live: LiveWindow | None = None  # made with the first window, and after each move of the head
@@ -122,9 +122,9 @@ class WindowMaker:
                 if due:  # written alone: cuts that are made with it have to know what it archives
                     at_cap = due
                     continue
-                if self._summaries and window.pending_cut:
+                if window.pending_cut:
                     self._summaries.replace(window.pending_cut, self._swap)
-            elif self._summaries and not self._making.locked():  # otherwise another thread is using the tally
+            elif not self._making.locked():  # otherwise another thread is using the tally
                 self._summaries.prepare(window)
             window.decisions = (*at_cap, *window.decisions)
             self._limit = window.limit
@@ -242,7 +242,7 @@ class WindowMaker:
 
     def _ready(self, loaded: Loaded, live: LiveWindow) -> tuple[Decision, ...]:
         """Return the prepared cut and its summary if usable: made for about this limit and the same scale."""
-        ready = self._summaries.prepared(loaded.cut) if self._summaries else None
+        ready = self._summaries.prepared(loaded.cut)
         if ready is None or ready[0].kept_from not in loaded.places:
             return ()
         near = self._policy.are_near(ready[0].limit, live.limit)
@@ -303,7 +303,7 @@ class WindowMaker:
         budget = await self._last_budget(budget)
         loaded, plan = await self._compaction(budget, strategy, focus)
         base, summary, refused = loaded.cut, None, ""
-        if model and self._summaries:
+        if model and self._summaries.model:
             answer = await self._summaries.ask(plan, strategy=strategy, tries=len(SHARES), patience=patience)
             summary, refused = (None, answer.text) if isinstance(answer, Refusal) else (answer, "")
         while True:

@@ -183,3 +183,37 @@ def test_closing_breaks_off_what_is_under_way() -> None:
         await asyncio.sleep(0)
 
     run(test, ScriptedModel(GOOD, hold=asyncio.Event()))
+
+
+def test_a_handle_keeps_its_own_model_for_summaries() -> None:
+    """Sessions of one manager may belong to different endpoints: a late summary must not cross over."""
+    first, second = ScriptedModel(GOOD, GOOD, name="first"), ScriptedModel(GOOD, GOOD, name="second")
+
+    async def test(sessions: SessionManager) -> None:
+        one, other = await sessions.create(), await sessions.create()
+        other.summarize_with(second)
+        for session in (one, other):
+            await fill(session, 0.9)
+            await session.window(BUDGET)
+        await sessions.settled()
+        assert (len(first.requests), len(second.requests)) == (1, 1)
+        await other.compact(BUDGET)
+        assert (len(first.requests), len(second.requests)) == (1, 2)
+
+    run(test, first)
+
+
+def test_a_manager_without_a_model_can_be_given_one_for_a_session() -> None:
+    model = ScriptedModel(GOOD)
+
+    async def main() -> None:
+        async with await SessionManager.open("memory:") as sessions:
+            session = await sessions.create()
+            await fill(session, 0.9)
+            assert not (await session.preview_compact(BUDGET)).refused
+            session.summarize_with(model)
+            outcome = await session.compact(BUDGET)
+            assert outcome.refused == ""
+            assert len(model.requests) == 1
+
+    asyncio.run(main())

@@ -48,11 +48,18 @@ async def list_sessions(chat: Chat, rest: str) -> None:
 
 
 async def resume(chat: Chat, rest: str) -> None:
-    """Open another session: an id, a title, a unique prefix of either, or `last`."""
+    """Open another session: an id, a title, a unique prefix of either, or `last`.
+
+    `last` is the session that was used last in this folder. Each session is answered by its own model, and a
+    turn that was interrupted in another folder does not go on here.
+    """
     if not rest:
         await list_sessions(chat, "")
         return
-    row = await lookup.session(chat.sessions, rest, user=chat.user)
+    if rest == lookup.LAST:
+        row = await lookup.newest_in(chat.sessions, chat.workspace, home=chat.home, user=chat.user)
+    else:
+        row = await lookup.session(chat.sessions, rest, user=chat.user)
     if row.id == chat.session.id and not chat.looking:
         await chat.view.notice("this session is open already")
     elif await chat.enter(await chat.sessions.open(row.id, user=chat.user)):
@@ -107,8 +114,7 @@ async def load(chat: Chat, rest: str) -> None:
     title = Path(name).stem
     await adopt_state(chat.sessions.store, chat.sessions.tenant, state, title=title, user=chat.user)
     session = await chat.sessions.open(state.conversation_id, user=chat.user)
-    await session.set_model(chat.model.name)
-    await chat.enter(session)
+    await chat.enter(session, said=True)
     await chat.view.notice(f"{name} is open as session {session.id}: {len(state.history):,} exchanges")
 
 

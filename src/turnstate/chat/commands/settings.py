@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...catalog import named
 from ...cli_kit import screen
 from ...cli_kit.context_text import context_lines
 from ...cli_kit.screen import table
@@ -92,15 +93,19 @@ async def mcp(chat: Chat, rest: str) -> None:
 
 
 async def model(chat: Chat, rest: str) -> None:
-    """Show the model, or use another from now on: gpt-5, claude-sonnet-4-5, NAME@URL, local."""
+    """Show the model, or use another from now on: gpt-5, claude-sonnet-4-5, NAME@URL, local.
+
+    The session is sent to that model's endpoint from then on, also by `--continue`.
+    """
     if not rest:
-        await chat.view.output(f"{chat.model.name} · window {chat.budget.limit:,} tokens")
+        shown = f"{chat.model.name} · {chat.model.endpoint} · window {chat.budget.limit:,} tokens"
+        await chat.view.output(shown)
         return
     chat.check_writable()
-    chat.model.choose(rest)
-    info = await chat.session.set_model(chat.model.name)
+    await chat.use_model(rest)
+    info = named(chat.model.name)
     known = "" if info.known else "; it is not in the catalog, so safe defaults are used"
-    await chat.view.notice(f"{chat.model.name} answers from now on{known}")
+    await chat.view.notice(f"{chat.model.shown} answers from now on{known}")
 
 
 async def agent(chat: Chat, rest: str) -> None:

@@ -57,7 +57,9 @@ WAYS_ON = """no model is selected. Choose one of these:
     flag_value="",
     help="Continue a session; without ID, pick one.",
 )
-@click.option("--continue", "continued", is_flag=True, help="Continue the session that was used last.")
+@click.option(
+    "--continue", "continued", is_flag=True, help="Continue the session that was used last in this folder."
+)
 @click.option(
     "--take-over", is_flag=True, help="With --resume or --continue: take over a session that is in use."
 )
@@ -102,7 +104,8 @@ def command(
     interactive = screen.can_ask() and screen.on_terminal() and not as_json
     settings, profile = _configuration(model, agent, ask=interactive)
     model = settings.chosen("model", profile.model) or _with_key(settings)
-    if model is None:
+    is_new = resumed is None and not continued
+    if model is None and is_new:  # a session that exists knows its own
         screen.flush()
         click.echo(f"turnstate: {WAYS_ON}", err=True)
         return 2
@@ -130,7 +133,7 @@ async def _chat(
     store: str,
     tenant: str,
     user: str,
-    model: str,
+    model: str | None,
     asked: str | None,
     *,
     settings: Settings,
@@ -148,7 +151,7 @@ async def _chat(
     home, workspace = Home.from_environment(), Path.cwd()
     if store == default_store():
         home.make()
-    chosen = ChosenModel(model, settings)
+    chosen = ChosenModel(model, settings) if model else None
     snapshots = Snapshots(home=home, workspace=workspace)
     view: ChatView = JsonView() if as_json else PlainView()
     if interactive:
@@ -174,8 +177,9 @@ async def _chat(
             snapshots=snapshots,
             home=home,
         )
-        session = await _asked_session(sessions, asked, user)
-        start = partial(_start, chat, profile, session, take_over=take_over)
+        session = await _asked_session(sessions, asked, user, home)
+        said = settings.flag("model") is not None
+        start = partial(_start, chat, profile, session, take_over=take_over, said=said)
         try:
             if interactive:
                 return await _on_terminal(chat, start())
@@ -195,12 +199,14 @@ async def _on_terminal(chat: Chat, start: Coroutine[Any, Any, None]) -> int:
     return 0
 
 
-async def _start(chat: Chat, profile: AgentProfile, session: Session | None, *, take_over: bool) -> None:
+async def _start(
+    chat: Chat, profile: AgentProfile, session: Session | None, *, take_over: bool, said: bool
+) -> None:
     """Start the agent in a session and finish its last turn; without a session, begin a new one."""
     await chat.use_agent(profile)
     if session is None:
         await chat.begin()
-    elif await chat.enter(session, take_over=take_over):
+    elif await chat.enter(session, take_over=take_over, said=said):
         title = session.info.title
         await chat.view.notice(f"session {session.id}" + (f" “{title}”" if title else ""))
         await chat.resume_turn()
@@ -228,17 +234,20 @@ def _with_key(settings: Settings) -> str | None:
     return next((name for key, name in DEFAULT_MODELS.items() if settings.has_key(key)), None)
 
 
-async def _asked_session(sessions: SessionManager, asked: str | None, user: str) -> Session | None:
+async def _asked_session(
+    sessions: SessionManager, asked: str | None, user: str, home: Home
+) -> Session | None:
     """Return the session to continue, from the store or else from its snapshots; None for a new one."""
     if asked is None:
         return None
     if not asked:
         return await sessions.open((await picker.chosen(sessions, None, user=user)).id, user=user)
+    if asked == lookup.LAST:
+        newest = await lookup.newest_in(sessions, Path.cwd(), home=home, user=user)
+        return await sessions.open(newest.id, user=user)
     try:
         return await sessions.open((await lookup.session(sessions, asked, user=user)).id, user=user)
     except NotFound:
-        if asked == lookup.LAST:
-            raise
         missing = sys.exception()
         try:
             return await sessions.restore(asked, user=user)
