@@ -27,7 +27,7 @@ from turnstate.search_terms import words_of
 from turnstate.stores.sqlite.connection import connect
 from turnstate.stores.sqlite.queries import SQL
 from turnstate.stores.sqlite.rows import advance_columns, entry_values, session_row
-from turnstate.stores.sqlite.wal import grow_log
+from turnstate.stores.sqlite.wal import fill_log
 from turnstate.stores.values import Address, Record
 from turnstate.tokens import counter
 
@@ -113,7 +113,7 @@ class Raw:
             db.pragma("synchronous", "FULL")
             db.execute(_TABLE)
             if self._grown:
-                grow_log(db, str(self.folder / file))
+                fill_log(str(self.folder / file))
         return self._open[file]
 
 

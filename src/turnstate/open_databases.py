@@ -1,26 +1,83 @@
-"""Which database files this process has open through SQLite.
+"""What this process holds of the database files that it has open through SQLite.
 
 POSIX locks belong to a process: closing *any* descriptor of a file drops all locks that the process has on
-it, and SQLite's locks on a database and its shared memory (``-shm``) are such locks. So whoever reads files
-of the user asks `covers` first, and neither opens nor closes a file that it covers. Files are recognized by
-device and inode, so links, second names and bind mounts make no difference.
+it, and SQLite's locks on a database and its shared memory (``-shm``) are such locks. A tool that reads all
+files of a folder is enough. Another process then takes itself for the last user and removes the WAL, or
+writes to it at the same time. Two things prevent that:
 
-Every connection to a file is registered with `hold` before it is opened, and released after it was closed.
+- `covers` tells whoever reads files of the user which ones to leave alone. Files are recognized by device
+  and inode, so links, second names and bind mounts make no difference.
+- What code that is not ours closes cannot be prevented. So everything that SQLite's locks protect is locked a
+  second time, by locks that belong to a descriptor of ours (open file description locks, Linux) and are
+  dropped only when that is closed, after SQLite has closed the file:
+
+      database   SQLite's shared lock     read    while the file is open: no one switches it out of WAL mode
+                 presence                 read    while the file is open; write: by the last one, to remove
+                                                  the WAL. Whoever comes then waits before opening it.
+                 writing                  write   during a transaction that writes: one writer at a time
+                 checkpointing            write   while pages of the WAL are copied into the database
+      -shm       SQLite's lock on it      read    while the file is open: no one empties it under us
+                 SQLite's read marks      read    during a read, once this process is known to drop locks
+
+  A write transaction needs nothing else: no one else can commit, so a checkpoint of another process copies no
+  page that is newer than the transaction's snapshot, and no one can start the WAL over.
+
+  A read relies on SQLite's own read mark until the first time that the process drops its locks. A POSIX lock
+  of our own that no one else asks for, the *canary*, is then gone, too: the read is repeated, and all later
+  ones take the read marks a second time. They are not taken from the start, since while they are, no
+  connection can move a mark forward, and checkpoints make less progress.
+
+Where there are no such locks (other systems, some network file systems), `covers` is the only protection.
+Programs other than Turnstate respect the locks that SQLite asks for, but neither *writing* nor
+*checkpointing*: they must not write to a file while a process drops its locks.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import logging
 import os
+import random
+import struct
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Final
 
-__all__ = ["DatabaseHold", "covers", "hold"]
+__all__ = ["PATIENCE", "DatabaseHold", "covers", "hold", "no_hold"]
 
 Inode = tuple[int, int]
+Lock = tuple[int, int]  # the first byte and the number of bytes
+
+PATIENCE = 30.0
+"""Seconds to wait for another process before giving up."""
 
 SIDES = ("-wal", "-shm", "-journal")
 """The suffixes of the files that SQLite keeps next to a database."""
 
+# SQLite locks the first 512 bytes of the page at 1 GiB, in which it stores nothing: one each for pending and
+# reserved, and 510 for shared. The next bytes of that page are free.
+_SQLITE: Final = 0x40000000
+_SHARED: Final = (_SQLITE + 2, 510)
+_PRESENCE: Final = (_SQLITE + 512, 1)
+_WRITING: Final = (_SQLITE + 513, 1)
+_CHECKPOINTING: Final = (_SQLITE + 514, 1)
+_READ_MARKS: Final = (123, 5)  # in the shared memory
+_IN_USE: Final = (128, 1)  # in the shared memory: its first user empties it, all others leave it as it is
+_CANARIES: Final = (1 << 41, 1 << 40)  # one byte of these at random: no other process locks the same one
+
+_EMPTY_SHARED_MEMORY = 3  # bytes, as SQLite leaves it
+_MODES = slice(18, 20)  # the bytes of a database's header that say whether it uses a WAL
+_MAGIC = b"SQLite format 3\0"
+_WAL_MODE = b"\2\2"
+_FLOCK = struct.Struct("hhqqi4x" if struct.calcsize("P") == 8 else "hhqqi")
+_SET, _GET = getattr(fcntl, "F_OFD_SETLK", None), getattr(fcntl, "F_OFD_GETLK", None)
+_TAKEN = (errno.EAGAIN, errno.EACCES)  # by the lock of someone else
+
+_log = logging.getLogger(__name__)
 _lock = threading.Lock()
 _held = dict[Inode, "DatabaseHold"]()
 
@@ -28,44 +85,267 @@ _held = dict[Inode, "DatabaseHold"]()
 class DatabaseHold:
     """What this process holds of one database file; all connections of the process to the file share it."""
 
-    def __init__(self, inode: Inode) -> None:
-        self.inode = inode
-        self._paths = set[str]()
-        self._inodes = {inode}
-        self._connections = 0
+    def __init__(self, path: str, descriptor: int, *, is_writable: bool) -> None:
+        self.path, self._descriptor, self._is_writable = path, descriptor, is_writable
+        self.inode = _inode(os.fstat(descriptor)) if descriptor >= 0 else (0, 0)
+        self.is_guarded = False  # SQLite's locks are held a second time
+        self.drops_locks = False
+        self._inodes, self._side_inodes = {self.inode}, dict[str, Inode]()
+        self._door = threading.RLock()  # one connection is opened or closed at a time
+        self._connections, self._is_gone = 0, False
+        self._claims = dict[Lock, object]()
+        self._shared_memory, self._canary, self._spare = -1, b"", list[int]()
+        self._has_presence = False
+        self._marks, self._readers = threading.Lock(), 0
+
+    # Opening and closing
+
+    def opened(self, *, guard: bool) -> bool:
+        """Count a connection that is about to be opened; return False if the last one was just closed."""
+        with self._door:
+            if self._is_gone:
+                return False
+            if guard and not self._has_presence and self._descriptor >= 0 and _SET is not None:
+                self._enter()
+            if guard:
+                self.shield()
+            self._connections += 1
+            return True
+
+    def close(self, close: Callable[[], None], keep_log: Callable[[], object]) -> None:
+        """Close a connection by `close`; call `keep_log` first if it must leave the WAL as it is.
+
+        The last connection of the last process copies the WAL into the database and removes it. It is the
+        last one if it gets the lock for presence; others wait for that, so it does not matter if this process
+        drops SQLite's locks meanwhile.
+        """
+        with self._door:
+            is_last = self._connections == 1
+            may_remove = is_last and self._leave()
+            if is_last and self._has_presence and not may_remove:
+                keep_log()
+            try:
+                close()
+            except BaseException:
+                if may_remove:
+                    self._enter()
+                    self.shield()
+                raise
+            self.release()
+
+    def release(self) -> None:
+        """Note that a connection was closed; closing our descriptors drops all locks, so they come last."""
+        with self._door, _lock:
+            self._connections -= 1
+            if not self._connections:
+                self._is_gone = True
+                _held.pop(self.inode, None)
+                self.forget()
+
+    def forget(self) -> None:
+        """Close our descriptors; this releases what they lock."""
+        for one in (self._shared_memory, self._descriptor, *self._spare):
+            if one >= 0:
+                os.close(one)
+        self._shared_memory, self._descriptor, self._spare = -1, -1, []
+        self.is_guarded = self._has_presence = False
+
+    def _enter(self) -> None:
+        """Take the lock for presence; without such locks, this process goes without a guard."""
+        try:
+            _wait(lambda: _lock_bytes(self._descriptor, fcntl.F_RDLCK, _PRESENCE), self.path)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            _log.info("%s: locks cannot be held a second time: %s", self.path, error)
+        else:
+            self._has_presence = True
+
+    def _leave(self) -> bool:
+        """Try to be the only process, and let SQLite have the file to itself, which our locks prevent."""
+        if not self._has_presence or not self._is_writable or self.changed_files():
+            return False
+        if not _lock_bytes(self._descriptor, fcntl.F_WRLCK, _PRESENCE):
+            return False
+        _lock_bytes(self._descriptor, fcntl.F_UNLCK, _SHARED)
+        if self._shared_memory >= 0:
+            _lock_bytes(self._shared_memory, fcntl.F_UNLCK, _IN_USE)
+        self.is_guarded = False
+        return True
+
+    def shield(self) -> None:
+        """Take SQLite's locks a second time if the file is in WAL mode; if possible, before SQLite reads it.
+
+        In the rollback mode of a new file, and to roll back what a killed process left, SQLite needs the
+        file to itself.
+        """
+        if self.is_guarded or not self._has_presence or not self._is_in_wal_mode():
+            return
+        _wait(lambda: _lock_bytes(self._descriptor, fcntl.F_RDLCK, _SHARED), self.path)
+        if self._is_writable:
+            if self._shared_memory < 0:
+                self._shared_memory = self._opened_shared_memory()
+            if self._shared_memory >= 0:
+                _wait(self._join_shared_memory, self.path)
+                self._set_canary()
+        self.is_guarded = True
+
+    def _is_in_wal_mode(self) -> bool:
+        header = os.pread(self._descriptor, _MODES.stop, 0)
+        if not header.startswith(_MAGIC):
+            return False
+        with suppress(OSError):
+            if os.stat(f"{self.path}-journal").st_size:
+                return False
+        return header[_MODES] == _WAL_MODE
+
+    def _opened_shared_memory(self) -> int:
+        """Open the shared memory, or create it as SQLite does; return -1 if SQLite will fail to open it."""
+        about = os.fstat(self._descriptor)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        mode = about.st_mode & 0o777
+        try:
+            opened = os.open(f"{self.path}-shm", flags, mode)
+        except OSError:
+            return -1
+        with suppress(OSError):  # it belongs to another user
+            if not os.fstat(opened).st_size:
+                os.fchmod(opened, mode)
+                if os.geteuid() == 0:
+                    os.fchown(opened, about.st_uid, about.st_gid)
+        return opened
+
+    def _join_shared_memory(self) -> bool:
+        """Become a user of the shared memory; the first one empties it, since it may be from before a crash.
+
+        SQLite does the same, but between its lock and ours another process could empty it under us. It is
+        never emptied if a connection of this process may use it already. A process that creates a database
+        uses it before it has these locks; it is writing then.
+        """
+        memory = self._shared_memory
+        if not self._connections and _lock_bytes(memory, fcntl.F_WRLCK, _IN_USE):
+            if not _lock_bytes(self._descriptor, fcntl.F_WRLCK, _WRITING):
+                _lock_bytes(memory, fcntl.F_UNLCK, _IN_USE)
+                return False
+            os.ftruncate(memory, _EMPTY_SHARED_MEMORY)
+            _lock_bytes(self._descriptor, fcntl.F_UNLCK, _WRITING)
+        return _lock_bytes(memory, fcntl.F_RDLCK, _IN_USE)
+
+    # Files
 
     def note_files(self) -> None:
         """Look which files SQLite has created next to the database; call it after opening it.
 
         Those seen earlier stay covered: SQLite may have them open under another name, or under none.
         """
-        with _lock:
-            self._note_files()
+        for side in SIDES:
+            with suppress(OSError):
+                self._inodes.add(_inode(os.stat(self.path + side)))
 
-    def _note_files(self) -> None:
-        for path in self._paths:
-            for side in SIDES:
-                with suppress(OSError):
-                    self._inodes.add(_inode(os.stat(path + side)))
+    def changed_files(self) -> str:
+        """Return the name of a file of the database that was removed or replaced, or an empty text."""
+        for side in ("", "-wal", "-shm"):
+            try:
+                now = _inode(os.stat(self.path + side))
+            except FileNotFoundError:
+                now = (0, 0)
+            except OSError:
+                continue
+            known = self._side_inodes.setdefault(side, now) if now != (0, 0) else self._side_inodes.get(side)
+            if known is not None and known != now:
+                return self.path + side
+        return ""
 
-    def release(self) -> None:
-        """Note that a connection was closed."""
-        with _lock:
-            self._connections -= 1
-            if not self._connections:
-                del _held[self.inode]
+    # Writing and checkpointing
+
+    def try_to_write(self, claimant: object) -> bool:
+        """Claim the right to write for a connection, unless another connection or process has it."""
+        return self._claimed(_WRITING, claimant)
+
+    def end_write(self, claimant: object) -> None:
+        """Give back the right to write."""
+        self._unclaim(_WRITING, claimant)
+
+    @contextmanager
+    def checkpointing(self) -> Iterator[bool]:
+        """Yield True if this process may copy the WAL now; two at once could leave an older page behind."""
+        claimant = object()
+        try:
+            yield self._claimed(_CHECKPOINTING, claimant)
+        finally:
+            self._unclaim(_CHECKPOINTING, claimant)
+
+    def _claimed(self, lock: Lock, claimant: object) -> bool:
+        # A signal may interrupt this anywhere. The claim is one step, so that whoever closes the connection
+        # afterwards knows whether to unlock.
+        if self._claims.setdefault(lock, claimant) is not claimant:
+            return False
+        if not self._has_presence or _lock_bytes(self._descriptor, fcntl.F_WRLCK, lock):
+            return True
+        del self._claims[lock]
+        return False
+
+    def _unclaim(self, lock: Lock, claimant: object) -> None:
+        if self._claims.get(lock) is claimant:
+            if self._has_presence:
+                _lock_bytes(self._descriptor, fcntl.F_UNLCK, lock)
+            del self._claims[lock]
+
+    # Reading
+
+    def has_kept_locks(self) -> bool:
+        """Return True if this process has not dropped its locks on the shared memory."""
+        if not self._canary or fcntl.fcntl(self._shared_memory, _GET, self._canary)[:2] != _FREE:  # type: ignore[arg-type]
+            return True
+        if not self.drops_locks:
+            self.drops_locks = True
+            _log.warning(
+                "this process has opened and closed %s or a file next to it, which releases SQLite's locks; "
+                "they are held a second time, so nothing is lost. Find the code that reads all files of the "
+                "folder, or keep the store elsewhere",
+                self.path,
+            )
+        return False
+
+    @contextmanager
+    def read_marks(self) -> Iterator[None]:
+        """Hold SQLite's read marks a second time."""
+        with self._marks:
+            if not self._readers and self._shared_memory >= 0:
+                _wait(lambda: _lock_bytes(self._shared_memory, fcntl.F_RDLCK, _READ_MARKS), self.path)
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._marks:
+                self._readers -= 1
+                if not self._readers and self._shared_memory >= 0:
+                    _lock_bytes(self._shared_memory, fcntl.F_UNLCK, _READ_MARKS)
+
+    def _set_canary(self) -> None:
+        first, size = _CANARIES
+        self._canary = _flock(fcntl.F_WRLCK, (first + random.randrange(size), 1))  # noqa: S311
+        fcntl.fcntl(self._shared_memory, fcntl.F_SETLK, self._canary)
 
 
-def hold(path: str) -> DatabaseHold:
-    """Register a connection to an existing file, before it is opened."""
+def hold(path: str, *, guard: bool = True) -> DatabaseHold:
+    """Register a connection to an existing file before it is opened, and guard it if it is a file of ours.
+
+    Raise `TimeoutError` if another process keeps the file to itself.
+    """
     real = os.path.realpath(path)  # SQLite resolves links, too, before it names the files next to it
-    inode = _inode(os.stat(real))
-    with _lock:
-        one = _held.setdefault(inode, DatabaseHold(inode))
-        one._paths.add(real)
-        one._connections += 1
-        one._note_files()
-        return one
+    while True:
+        one = _found(real)
+        if one.opened(guard=guard):
+            one.note_files()
+            return one
+
+
+def no_hold() -> DatabaseHold:
+    """Return the hold of a database in memory: nothing to register, and no one to share it with."""
+    one = DatabaseHold("", -1, is_writable=True)
+    one.opened(guard=False)
+    return one
 
 
 def covers(status: os.stat_result) -> bool:
@@ -74,9 +354,74 @@ def covers(status: os.stat_result) -> bool:
     with _lock:
         if not any(inode in one._inodes for one in _held.values()):
             for one in _held.values():
-                one._note_files()
+                one.note_files()
         return any(inode in one._inodes for one in _held.values())
+
+
+def _found(path: str) -> DatabaseHold:
+    with _lock:
+        one = _held.get(_inode(os.stat(path)))
+        if one is None:
+            descriptor, is_writable = _opened(path)
+            one = DatabaseHold(path, descriptor, is_writable=is_writable)
+            if (known := _held.setdefault(one.inode, one)) is not one:  # the file was replaced meanwhile
+                known._spare.append(descriptor)  # closing it would drop locks
+            one = known
+        return one
+
+
+def _opened(path: str) -> tuple[int, bool]:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC), True
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC), False
+
+
+def _lock_bytes(descriptor: int, kind: int, lock: Lock) -> bool:
+    """Set or release a lock of a descriptor; return False if another one is in the way."""
+    try:
+        fcntl.fcntl(descriptor, _SET, _flock(kind, lock))  # type: ignore[arg-type]
+    except OSError as error:
+        if error.errno in _TAKEN:
+            return False
+        raise
+    return True
+
+
+@cache
+def _flock(kind: int, lock: Lock) -> bytes:
+    return _FLOCK.pack(kind, os.SEEK_SET, *lock, 0)
+
+
+_FREE = _flock(fcntl.F_UNLCK, (0, 0))[:2]
+
+
+def _wait(is_done: Callable[[], bool], path: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not is_done():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{path} has been locked by another process for {PATIENCE:g} s")
+        time.sleep(random.uniform(0.0002, 0.002))  # noqa: S311
 
 
 def _inode(status: os.stat_result) -> Inode:
     return status.st_dev, status.st_ino
+
+
+def _forget_in_child() -> None:
+    """Close the descriptors that a forked process has inherited.
+
+    A lock of a descriptor lasts until its last copy is closed: a child would keep the locks of a parent that
+    was killed. The child has no locks of its own on these files yet.
+    """
+    global _lock  # noqa: PLW0603 - another thread of the parent may have had it
+    _lock = threading.Lock()
+    for one in _held.values():
+        one.forget()
+        one._is_gone = True
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -312,7 +312,7 @@ def _opened(path: str) -> Iterator[sqlite3.Connection]:
     mode = _mode(path)
     with ExitStack() as stack:
         with readable(path):
-            stack.callback(hold(path).release)
+            stack.callback(hold(path, guard=False).release)
         with _readable_database(path):
             database = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?{mode}", uri=True)
         stack.enter_context(closing(database))

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from ...errors import InputError, NewerFormat, StoreDamaged, StoreError
 from ...files import FILE_MODE
 from ...stores.sqlite.changes import SCRUB_PAUSE, SCRUB_SECONDS, SCRUB_WAIT_MS
 from ...stores.sqlite.connection import (
+    MEMORY,
     MEMORY_APPLICATION,
     Connection,
     check_sqlite_version,
@@ -49,7 +51,7 @@ class SqliteDatabase:
 
     def __init__(self, path: str | None) -> None:
         check_sqlite_version()
-        self._path = path or ":memory:"
+        self._path = path or MEMORY
         self.files = (Path(path).absolute(),) if path else ()
         self._closed = False
         with translated(self._path):
@@ -62,7 +64,7 @@ class SqliteDatabase:
         """Run one read-only statement."""
 
         def read() -> list[tuple[Any, ...]]:
-            return list(self._reader.execute(_SQL[name], _plain(given)))
+            return self._reader.snapshot(lambda db: list(db.execute(_SQL[name], _plain(given))))
 
         return await self._run(self._reading, read)
 
@@ -70,9 +72,7 @@ class SqliteDatabase:
         """Run a read-only operation in one transaction, which never waits for a writer."""
 
         def read() -> T:
-            with self._reader:
-                result = _driven(operation(), self._reader)
-            return result  # noqa: RET504 - to mypy, a transaction may end without one
+            return self._reader.snapshot(lambda db: _driven(operation(), db))
 
         return await self._run(self._reading, read)
 
@@ -128,9 +128,11 @@ class SqliteDatabase:
         self._writer.set_busy_timeout(SCRUB_WAIT_MS)
         try:
             while True:
-                ((busy, _, _),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                if not busy or time.monotonic() > deadline:
-                    return not busy
+                with suppress(apsw.BusyError), self._writer.writing():  # another process is writing
+                    if self._writer.checkpoint("TRUNCATE"):
+                        return True
+                if time.monotonic() > deadline:
+                    return False
                 time.sleep(SCRUB_PAUSE)
         finally:
             self._writer.set_busy_handler(patience())
@@ -156,7 +158,7 @@ def _plain(given: dict[str, Any]) -> dict[str, Any]:
     return {name: json.dumps(value) if isinstance(value, list) else value for name, value in given.items()}
 
 
-def _prepared(path: str) -> apsw.Connection:
+def _prepared(path: str) -> Connection:
     """Open the file for writing; create it and its tables if they are missing, or refuse it untouched."""
     folder = Path(path).absolute().parent
     if not folder.is_dir():
@@ -184,14 +186,14 @@ def _check(path: str) -> None:
         raise NewerFormat(f"the memory {path} has schema {version}; update Turnstate to open it")
 
 
-def _create(db: apsw.Connection) -> None:
+def _create(db: Connection) -> None:
     if not db.pragma("user_version"):
         db.execute(_SCHEMA)
         db.pragma("user_version", VERSION)
         db.pragma("application_id", MEMORY_APPLICATION)
 
 
-def _in_memory() -> apsw.Connection:
-    db = apsw.Connection(":memory:")
+def _in_memory() -> Connection:
+    db = Connection(MEMORY, apsw.SQLITE_OPEN_READWRITE)
     _create(db)
     return db

@@ -30,7 +30,7 @@ from ..values import (
     SessionRow,
     Span,
 )
-from .connection import connect
+from .connection import Connection, connect
 from .faults import UNUSABLE, unusable
 from .queries import SQL
 from .rows import (
@@ -58,7 +58,7 @@ __all__ = [
     "scrub",
 ]
 
-Job = Callable[[apsw.Connection], Any]
+Job = Callable[[Connection], Any]
 
 DELETION_OVERHEAD = 256_000
 """Bytes in the WAL for the index pages that deleting even a short session changes."""
@@ -116,7 +116,7 @@ class Heads:
         self._known = {}
 
 
-def run_each(db: apsw.Connection, jobs: Sequence[Job]) -> list[Any]:
+def run_each(db: Connection, jobs: Sequence[Job]) -> list[Any]:
     """Run jobs in the transaction of a connection; return the result of each, or the error that refused it.
 
     A refused job affects no other. Nearly all are refused before they have written anything. If one has
@@ -133,7 +133,7 @@ def run_each(db: apsw.Connection, jobs: Sequence[Job]) -> list[Any]:
     return outcomes
 
 
-def _run_in_savepoint(db: apsw.Connection, job: Job) -> Any:
+def _run_in_savepoint(db: Connection, job: Job) -> Any:
     db.execute("SAVEPOINT job")
     before, outcome = db.total_changes(), _outcome(db, job)
     if isinstance(outcome, TurnstateError) and db.total_changes() != before:
@@ -142,7 +142,7 @@ def _run_in_savepoint(db: apsw.Connection, job: Job) -> Any:
     return outcome
 
 
-def _outcome(db: apsw.Connection, job: Job) -> Any:
+def _outcome(db: Connection, job: Job) -> Any:
     try:
         return job(db)
     except TurnstateError as error:
@@ -337,11 +337,10 @@ def scrub(path: str) -> bool:
     db.set_busy_timeout(SCRUB_WAIT_MS)
     try:
         while True:
-            with suppress(apsw.BusyError, apsw.LockedError):  # another process is writing
+            with suppress(apsw.BusyError, apsw.LockedError), db.writing():  # another process is writing
                 db.execute(SQL["optimize_words"])
                 db.execute("VACUUM")
-                ((busy, _, _),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                if not busy:
+                if db.checkpoint("TRUNCATE"):
                     return True
             if time.monotonic() > deadline:
                 return False

@@ -13,15 +13,16 @@ import random
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from typing import Any, TypeVar
 
 import apsw
 
 from ...errors import NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from ...files import FILE_MODE
-from ...open_databases import hold
+from ...open_databases import PATIENCE, hold, no_hold
 from ...own_files import APPLICATION, MEMORY_APPLICATION
 from .queries import MIGRATIONS
 from .rows import add_functions
@@ -30,8 +31,10 @@ from .wal import has_log, lost_commits, note_lost_commits, read_log, report_lost
 __all__ = [
     "APPLICATION",
     "LEAST_SQLITE",
+    "MEMORY",
     "MEMORY_APPLICATION",
     "PATIENCE",
+    "WAL_PAGES",
     "Connection",
     "check_readable",
     "check_sqlite_version",
@@ -42,11 +45,12 @@ __all__ = [
     "patience",
 ]
 
+T = TypeVar("T")
+
 LEAST_SQLITE = (3, 51, 3)
 """Older versions can damage a database in WAL mode if two connections write at the wrong moment."""
 
-PATIENCE = 30.0
-"""Seconds to wait for another process before giving up."""
+MEMORY = ":memory:"
 
 MAX_NAMED = 3
 """Maximum number of foreign objects that an error names."""
@@ -58,30 +62,130 @@ _OBJECTS = "SELECT type, name FROM sqlite_schema"
 _Object = tuple[str, str]
 
 
-class Connection(apsw.Connection):
-    """A connection to a file that is registered with `open_databases` until it is closed.
+WAL_PAGES = 1_000
+"""Pages in the WAL after which it is checkpointed, the same number as SQLite's default."""
 
-    `file` is the path of the file if `name` is a URI. A connection that is never closed stays registered.
+
+class Connection(apsw.Connection):
+    """A connection that holds its file, as `open_databases` describes, until it is closed.
+
+    Whoever writes calls `begin_write` before BEGIN and `end_write` after COMMIT, or uses `writing`; reads
+    run in `snapshot`. A connection that is never closed keeps its hold. One that asks SQLite for no locks, by
+    `uri` or `vfs`, is only registered.
     """
 
-    def __init__(self, name: str, flags: int, vfs: str | None = None, *, file: str | None = None) -> None:
+    def __init__(self, file: str, flags: int, vfs: str | None = None, *, uri: str | None = None) -> None:
         try:
-            self.hold = hold(file or name)
+            self.hold = no_hold() if file == MEMORY else hold(file, guard=not (uri or vfs))
+        except TimeoutError as error:
+            raise apsw.BusyError(f"BusyError: {error}") from error
         except OSError as error:
             raise apsw.CantOpenError(f"CantOpenError: {error}") from error
+        self._wait: Callable[[int], bool] = _never
+        self._is_open, self._writes = True, 0
+        self.pages = 0  # in the WAL, after the last commit
         try:
-            super().__init__(name, flags=flags, vfs=vfs)
+            super().__init__(uri or file, flags=flags | (apsw.SQLITE_OPEN_URI if uri else 0), vfs=vfs)
         except BaseException:
             self.hold.release()
             raise
-        self._is_held = True
+        self.set_wal_hook(_note_pages)  # instead of SQLite's, which checkpoints at once
+
+    def set_busy_handler(self, callable: Callable[[int], bool] | None) -> None:
+        """Set what waits for a lock, ours included; None does not wait."""
+        super().set_busy_handler(callable)
+        self._wait = callable or _never
+
+    def set_busy_timeout(self, milliseconds: int) -> None:
+        """Wait for a lock for this time."""
+        self.set_busy_handler(patience(milliseconds / 1000))
+
+    def begin_write(self) -> None:
+        """Wait for the right to write; call it before a transaction."""
+        self._writes += 1
+        if self._writes > 1:
+            return
+        calls = 0
+        while not self.hold.try_to_write(self):
+            if not self._wait(calls):
+                self._writes = 0
+                raise apsw.BusyError("BusyError: another process is writing")
+            calls += 1
+
+    def end_write(self) -> None:
+        """Let others write; roll back first what is left of a transaction, or close if that fails.
+
+        A rollback of SQLite removes pages from the index that all processes share: no one else may have
+        written meanwhile.
+        """
+        if self._writes > 1:
+            self._writes -= 1
+            return
+        self._writes = 0
+        try:
+            if self._is_open and self.in_transaction:
+                self.execute("ROLLBACK")
+        except apsw.Error:
+            self.close(True)
+            raise
+        finally:
+            self.hold.end_write(self)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Have the right to write."""
+        self.begin_write()
+        try:
+            yield
+        finally:
+            self.end_write()
+
+    def checkpoint(self, mode: str = "PASSIVE") -> bool:
+        """Copy the WAL into the file unless another process does; return True if nothing was in the way."""
+        with self.hold.checkpointing() as is_allowed:
+            if not is_allowed:
+                return False
+            self.pages = 0
+            ((busy, _, _),) = self.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+            return not busy
+
+    def snapshot(self, job: Callable[[apsw.Connection], T]) -> T:
+        """Run a job in one snapshot; repeat it if this process dropped its locks meanwhile."""
+        held = self.hold
+        while not held.drops_locks:
+            try:
+                result = self.read_once(job)
+            except Exception:
+                if held.has_kept_locks():
+                    raise
+            else:
+                if held.has_kept_locks():
+                    return result
+        with held.read_marks():
+            return self.read_once(job)
+
+    def read_once(self, job: Callable[[apsw.Connection], T]) -> T:
+        """Run a job in one snapshot, which is wrong if this process drops its locks meanwhile."""
+        self.execute("BEGIN")
+        try:
+            return job(self)
+        finally:  # a commit may fail in a damaged file, though nothing was written
+            if self.in_transaction:
+                self.execute("ROLLBACK")
 
     def close(self, force: bool = False) -> None:
-        """Close the connection; its file stays registered if that fails."""
-        super().close(force)
-        if self._is_held:
-            self._is_held = False
-            self.hold.release()
+        """Close the connection; the last one of the last process removes the WAL."""
+        if not self._is_open:
+            return
+        keep = partial(self.config, apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self.hold.close(partial(super().close, force), keep)
+        self._is_open = False
+        self.hold.end_write(self)
+
+
+def _note_pages(db: Any, _name: str, pages: int) -> int:
+    db.pages = pages
+    return apsw.SQLITE_OK
 
 
 def check_sqlite_version() -> None:
@@ -97,7 +201,7 @@ def check_sqlite_version() -> None:
 def connect(path: str, *, write: bool, uri: str | None = None, vfs: str | None = None) -> Connection:
     """Open a connection to a file that already has its schema; `uri` names the file with options."""
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
-    db = Connection(uri or path, flags | (apsw.SQLITE_OPEN_URI if uri else 0), vfs, file=path)
+    db = Connection(path, flags, vfs, uri=uri)
     try:
         _configure(db)
         db.set_busy_handler(patience())
@@ -119,7 +223,7 @@ def migrate(path: str, mode: int = FILE_MODE) -> None:
         db.close()
 
 
-def migrated(path: str, mode: int = FILE_MODE) -> apsw.Connection:
+def migrated(path: str, mode: int = FILE_MODE) -> Connection:
     """Do the same as `migrate`, and return a connection that can write.
 
     Call `report_lost_commits` before its first write, or before closing it if nothing is written.
@@ -153,20 +257,23 @@ def _create(path: str, mode: int) -> None:
         os.chmod(path, mode)  # regardless of the umask
 
 
-def _migrated(path: str) -> apsw.Connection:
+def _migrated(path: str) -> Connection:
     db = Connection(path, apsw.SQLITE_OPEN_READWRITE)
     try:
         _configure(db)
         if has_log(path):  # the file may not be ours: closing must not checkpoint its WAL
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         db.set_busy_handler(patience())
-        version, objects = _schema(db, path)
-        is_old = version < len(MIGRATIONS) or db.pragma("journal_mode") != "wal"
-        if is_old:
-            _step_up(db, path)
-            _, objects = _schema(db, path)
-        _refuse_foreign(objects, path)
-        if not is_old:
+        is_current = db.hold.is_guarded and _is_current(db, path)
+        if not is_current:
+            with db.writing():  # a file that another process is creating is not read before
+                db.hold.shield()
+                is_current = _is_current(db, path)
+                if not is_current:
+                    _step_up(db, path)
+                    db.hold.shield()
+                    _is_current(db, path)
+        if is_current:
             _prepare_writer(db)
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
             return db
@@ -177,7 +284,16 @@ def _migrated(path: str) -> apsw.Connection:
     return connect(path, write=True)
 
 
-def _step_up(db: apsw.Connection, path: str) -> None:
+def _is_current(db: Connection, path: str) -> bool:
+    """Return True if the schema is up to date; raise an error if it has foreign objects."""
+    version, objects = db.snapshot(lambda db: _schema(db, path))
+    if version < len(MIGRATIONS) or db.pragma("journal_mode") != "wal":
+        return False
+    _refuse_foreign(objects, path)
+    return True
+
+
+def _step_up(db: Connection, path: str) -> None:
     """Bring the schema up to date; count what a damaged WAL lost before that, and record it afterwards."""
     log = read_log(path)
     lost = lost_commits(db, path, log)
@@ -244,16 +360,20 @@ def _own_objects(steps: tuple[str, ...]) -> frozenset[tuple[str, str]]:
     return frozenset(made | {("table", f"{name}_{part}") for name in indexes for part in _PARTS_OF_INDEX})
 
 
-def with_lock(db: apsw.Connection, work: Callable[[], None]) -> None:
-    """Run work in a transaction that holds the write lock from the start."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        work()
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
+def with_lock(db: Connection, work: Callable[[], None]) -> None:
+    """Run work in a transaction that holds the write lock from the start, and checkpoint a long WAL."""
+    with db.writing():
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            work()
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+    if db.pages >= WAL_PAGES:
+        with suppress(apsw.Error):  # the next commit fails in the same way, and reports it
+            db.checkpoint()
 
 
 def _take_steps(db: apsw.Connection, path: str) -> None:
@@ -300,7 +420,7 @@ def _prepare_writer(db: apsw.Connection) -> None:
     db.pragma("cache_size", -16_000)
 
 
-def patience() -> Callable[[int], bool]:
+def patience(seconds: float = PATIENCE) -> Callable[[int], bool]:
     """Return a busy handler that waits in short random steps: a lock is held for a few milliseconds."""
     waiting_since = 0.0
 
@@ -308,9 +428,13 @@ def patience() -> Callable[[int], bool]:
         nonlocal waiting_since
         if calls == 0:
             waiting_since = time.monotonic()
-        elif time.monotonic() - waiting_since > PATIENCE:
+        elif time.monotonic() - waiting_since > seconds:
             return False
         time.sleep(random.uniform(0.0002, 0.002))  # noqa: S311
         return True
 
     return wait
+
+
+def _never(_calls: int) -> bool:
+    return False

@@ -22,7 +22,7 @@ import apsw
 
 from ...errors import StoreError, StoreUnavailable
 from ..values import Change, Receipt
-from .connection import check_readable, connect
+from .connection import Connection, check_readable, connect
 from .faults import translated
 from .readers import Readers
 from .writer import Writer
@@ -61,7 +61,7 @@ class NoWriter(Writer):
         """Raise `StoreUnavailable`."""
         raise self._refusal
 
-    def run(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]:
+    def run(self, job: Callable[[Connection], T]) -> Awaitable[T]:
         """Raise `StoreUnavailable`."""
         raise self._refusal
 
@@ -111,8 +111,8 @@ class FrozenReaders(Readers):
     def _is_unchanged(self, before: FileStamp) -> bool:
         return getattr(self._local, "stamp", None) is None or _stamp(self._path) == before
 
-    def _connection(self) -> apsw.Connection:
-        db: apsw.Connection | None = getattr(self._local, "db", None)
+    def _connection(self) -> Connection:
+        db: Connection | None = getattr(self._local, "db", None)
         if db is None:
             stamp = _stamp(self._path)
             db, is_live = _connect(self._path)
@@ -121,7 +121,7 @@ class FrozenReaders(Readers):
         return db
 
 
-def _connect(path: str) -> tuple[apsw.Connection, bool]:
+def _connect(path: str) -> tuple[Connection, bool]:
     """Open a connection; return it with True if it sees the writes of other processes."""
     if os.path.exists(f"{path}-shm"):
         return connect(path, write=False), True

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import apsw
 
 from ...errors import StoreError
-from .connection import connect
+from .connection import Connection, connect
 from .faults import FAULTS, fault
 from .queries import SQL
 
@@ -68,11 +68,11 @@ class Readers:
 
     def __init__(self, path: str, *, in_loop: bool = True) -> None:
         self._path, self._in_loop = path, in_loop
-        self._here: apsw.Connection | None = None  # for queries in the thread of a loop
+        self._here: Connection | None = None  # for queries in the thread of a loop
         self._using, self._quick = threading.Lock(), 0
         self._turn: float | None = None  # when the first query in this iteration of the loop ran
         self._local = threading.local()
-        self._open = list[apsw.Connection]()
+        self._open = list[Connection]()
         self._jobs: queue.SimpleQueue[tuple[Work, asyncio.Future[Any]] | None] = queue.SimpleQueue()
         self._threads = list[threading.Thread]()
         self._unfinished, self._closed, self._gate = 0, False, threading.Lock()
@@ -108,7 +108,7 @@ class Readers:
                 thread.start()
         return await future
 
-    def adopt(self, db: apsw.Connection) -> None:
+    def adopt(self, db: Connection) -> None:
         """Use a connection that this thread has opened; it is read-only from now on."""
         db.pragma("query_only", True)
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the writer examines the WAL first
@@ -173,7 +173,7 @@ class Readers:
 
     def _read(self, job: Query[T]) -> T:
         try:
-            return _in_snapshot(self._connection(), job)
+            return self._connection().snapshot(job)
         except FAULTS as error:
             raise fault(error, self._path) from error
 
@@ -191,7 +191,10 @@ class Readers:
             return None
         start, db = _waited(), self._here
         try:
-            return (_in_snapshot(db, job),) if db is not None else None
+            if db is None or db.hold.drops_locks:  # a thread waits for further locks
+                return None
+            found = db.read_once(job)
+            return (found,) if db.hold.has_kept_locks() else None
         except (*FAULTS, TooLarge):
             return None
         except BaseException:  # a signal may arrive anywhere, and must not leave a transaction open
@@ -219,21 +222,12 @@ class Readers:
         before, self._local.blocks = getattr(self._local, "blocks", None), _blocks_read()
         return before is not None and before != self._local.blocks
 
-    def _connection(self) -> apsw.Connection:
-        db: apsw.Connection | None = getattr(self._local, "db", None)
+    def _connection(self) -> Connection:
+        db: Connection | None = getattr(self._local, "db", None)
         if db is None:
             db = self._local.db = connect(self._path, write=False)
             self._open.append(db)
         return db
-
-
-def _in_snapshot(db: apsw.Connection, job: Query[T]) -> T:
-    db.execute("BEGIN")
-    try:
-        return job(db)
-    finally:  # a commit may fail in a damaged file, though nothing was written
-        if db.in_transaction:
-            db.execute("ROLLBACK")
 
 
 def _waited() -> float:

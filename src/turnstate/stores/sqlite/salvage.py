@@ -65,8 +65,9 @@ def salvage(path: str) -> Salvaged:
         migrate(part, _mode(path))
         with closing(connect(path, write=False)) as source, closing(connect(part, write=True)) as target:
             source.pragma("writable_schema", "ON")  # opens a truncated file, and ignores a broken table
-            source.execute("BEGIN")
-            with_lock(target, lambda: _copy(source, target))
+            with source.hold.read_marks():
+                source.execute("BEGIN")
+                with_lock(target, lambda: _copy(source, target))
             ((sessions, entries),) = target.execute(SQL["salvaged"])
     except BaseException:
         _remove(part)

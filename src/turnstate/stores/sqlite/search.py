@@ -28,7 +28,7 @@ import apsw
 from ...errors import StoreDamaged
 from ...search_terms import entry_text, entry_words
 from ..values import MESSAGE, Hit
-from .connection import with_lock
+from .connection import Connection, with_lock
 from .queries import SQL
 from .rows import entry_row, unreadable_row
 from .soundness import entries_are_there, list_is_indexed, words_are_indexed
@@ -83,12 +83,9 @@ class _Some(NamedTuple):
     more: bool
 
 
-def index_some(db: apsw.Connection) -> bool:
+def index_some(db: Connection) -> bool:
     """Index the next messages in a transaction of their own; return True if there may be more."""
-    after = newest_indexed(db)
-    some = _some(db, after, stop_at_damage=True)
-    if some.more or some.size:
-        _check_complete(db, after, some.last if some.more else _newest_key(db, after), some.size)
+    some = db.snapshot(_some_missing)
     if some.words:
         with_lock(db, lambda: _add(db, some.words))
     if not some.more:
@@ -96,11 +93,20 @@ def index_some(db: apsw.Connection) -> bool:
     return some.more
 
 
-def _give_back(db: apsw.Connection) -> None:
+def _some_missing(db: apsw.Connection) -> _Some:
+    after = newest_indexed(db)
+    some = _some(db, after, stop_at_damage=True)
+    if some.more or some.size:
+        _check_complete(db, after, some.last if some.more else _newest_key(db, after), some.size)
+    return some
+
+
+def _give_back(db: Connection) -> None:
     """Return free pages to the file system if there are many: merging the index frees as many as it read."""
     free, pages = db.pragma("freelist_count"), db.pragma("page_count")
     if free > max(LEAST_FREE, pages // PAGES_PER_FREE):
-        db.execute(f"PRAGMA incremental_vacuum({min(free, GIVEN_BACK)})").fetchall()
+        with db.writing():
+            db.execute(f"PRAGMA incremental_vacuum({min(free, GIVEN_BACK)})").fetchall()
 
 
 def rebuild_some(db: apsw.Connection, after: int) -> int | None:

@@ -17,14 +17,19 @@ import os
 from contextlib import suppress
 from pathlib import Path
 from struct import Struct as Layout
+from typing import TYPE_CHECKING
 
 import apsw
 from msgspec import Struct
 
 from .queries import SQL
 
+if TYPE_CHECKING:
+    from .connection import Connection
+
 __all__ = [
     "Wal",
+    "fill_log",
     "grow_log",
     "has_log",
     "lost_commits",
@@ -98,7 +103,7 @@ def has_log(path: str) -> bool:
     return False
 
 
-def report_lost_commits(db: apsw.Connection, path: str) -> None:
+def report_lost_commits(db: Connection, path: str) -> None:
     """Record what a damaged WAL lost; call it before any write, since that overwrites its frames."""
     log = read_log(path)
     if log and (lost := lost_commits(db, path, log)):
@@ -119,7 +124,7 @@ def read_log(path: str) -> Wal | None:
     return None
 
 
-def lost_commits(db: apsw.Connection, path: str, log: Wal | None) -> int:
+def lost_commits(db: Connection, path: str, log: Wal | None) -> int:
     """Count the commits in a WAL that SQLite did not apply and that a power cut does not explain."""
     if log is None or not log.frames:
         return 0
@@ -129,10 +134,10 @@ def lost_commits(db: apsw.Connection, path: str, log: Wal | None) -> int:
     return len(lost) if broken else 0
 
 
-def note_lost_commits(db: apsw.Connection, log: Wal, lost: int) -> None:
+def note_lost_commits(db: Connection, log: Wal, lost: int) -> None:
     """Record that a WAL was damaged, once per WAL."""
     fault = f"the WAL was damaged, and the last {lost} commits in it are lost"
-    with suppress(apsw.ReadOnlyError):
+    with suppress(apsw.ReadOnlyError), db.writing():
         db.execute(SQL["note_lost_commits"], {"id": log.head.hex(), "fault": fault})
 
 
@@ -151,23 +156,26 @@ def _is_broken(path: str, log: Wal, taken: int, last: int) -> bool:
     return False
 
 
-def grow_log(db: apsw.Connection, path: str) -> None:
+def grow_log(db: Connection, path: str) -> None:
+    """Fill the WAL with zeros while no one else can write."""
+    with db.writing():
+        db.execute("BEGIN IMMEDIATE")
+        fill_log(path)
+
+
+def fill_log(path: str) -> None:
     """Fill the WAL with zeros up to the size that it reaches anyway.
 
     A commit that does not extend its file takes half the time, since the file system has less to record.
     Zeros are not frames: their salts and checksums are wrong, so SQLite stops there, as it does at the old
-    frames after the new ones in a WAL that was started over. No one else can write in the meantime.
+    frames after the new ones in a WAL that was started over.
     """
-    db.execute("BEGIN IMMEDIATE")
+    file = os.open(f"{path}-wal", os.O_WRONLY)
     try:
-        file = os.open(f"{path}-wal", os.O_WRONLY)
-        try:
-            missing = FULL_SIZE - (size := os.fstat(file).st_size)
-            disk = os.fstatvfs(file)
-            if size and missing > 0 and disk.f_bavail * disk.f_frsize > LEAST_FREE:
-                os.pwrite(file, bytes(missing), size)
-                os.fsync(file)
-        finally:
-            os.close(file)
+        missing = FULL_SIZE - (size := os.fstat(file).st_size)
+        disk = os.fstatvfs(file)
+        if size and missing > 0 and disk.f_bavail * disk.f_frsize > LEAST_FREE:
+            os.pwrite(file, bytes(missing), size)
+            os.fsync(file)
     finally:
-        db.execute("ROLLBACK")
+        os.close(file)

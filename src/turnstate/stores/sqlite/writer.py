@@ -35,7 +35,7 @@ import apsw
 from ...errors import StoreError, TurnstateError
 from ..values import Change, Receipt
 from . import changes
-from .connection import connect, patience
+from .connection import WAL_PAGES, Connection, connect, patience
 from .faults import UNREADABLE, UNUSABLE, fault
 from .search import index_some
 from .wal import grow_log, report_lost_commits
@@ -43,16 +43,13 @@ from .wal import grow_log, report_lost_commits
 __all__ = ["BATCH", "IDLE", "Writer"]
 
 T = TypeVar("T")
-Job = Callable[[apsw.Connection], Any]
+Job = Callable[[Connection], Any]
 
 BATCH = 64
 """Maximum jobs in a transaction: enough to make the fsync cheap, few enough to commit in a loop's thread."""
 
 GROWN_AFTER = 8
 """Commits after which the WAL gets its final size: a process that has written this often will write more."""
-
-WAL_PAGES = 1_000
-"""Pages in the WAL after which it is checkpointed, the same number as SQLite's default."""
 
 IDLE = 0.05
 """Seconds without a job after which the search index is continued; a busy client pauses for less time."""
@@ -82,7 +79,7 @@ class _Waiting:
         self.is_done = False
         self.future: asyncio.Future[None] | None = None
 
-    def run(self, db: apsw.Connection) -> Any:
+    def run(self, db: Connection) -> Any:
         if self.change is not None:
             return changes.commit(db, self.change)
         return self.job(db) if self.job is not None else None
@@ -105,7 +102,7 @@ class _Waiting:
 class Writer:
     """Runs jobs in order, many in one transaction."""
 
-    def __init__(self, path: str, db: apsw.Connection | None = None, *, in_loop: bool = True) -> None:
+    def __init__(self, path: str, db: Connection | None = None, *, in_loop: bool = True) -> None:
         self._path, self._in_loop = path, in_loop
         self._queue: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
         self._taken = deque[_Waiting]()  # taken from the queue, but not yet part of a batch
@@ -117,7 +114,7 @@ class Writer:
         self._quick, self._latest = 0, 0.0  # quick commits in a row; time of the last one in a loop's thread
         self._is_alone = False  # the last append was the only one in an iteration of its loop
         self._is_behind = True  # the search index may lag
-        self._batches, self._pages, self._is_grown = 0, 0, False
+        self._batches, self._is_grown = 0, False
         self._has_examined = False  # the WAL, for lost commits
         self._may_wait = True
         self._db = self._adopted(db) if db is not None else None  # otherwise the first job opens it
@@ -134,11 +131,11 @@ class Writer:
                 return self._answered(waiting)
         return self._submitted(waiting)
 
-    def run(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]:
+    def run(self, job: Callable[[Connection], T]) -> Awaitable[T]:
         """Run a job; awaiting the result waits until it is durable."""
         return self._submitted(_Waiting(job))
 
-    def run_alone(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]:
+    def run_alone(self, job: Callable[[Connection], T]) -> Awaitable[T]:
         """Run a job that cannot be part of a transaction."""
         return self._submitted(_Waiting(job, alone=True))
 
@@ -224,12 +221,14 @@ class Writer:
             self._queue.put([])  # wake the thread
         return True
 
-    def _begun_at_once(self, db: apsw.Connection) -> bool:
+    def _begun_at_once(self, db: Connection) -> bool:
         """Begin a transaction without waiting; return False if that fails, so that the thread does it."""
         self._may_wait = False
         try:
+            db.begin_write()
             db.execute("BEGIN IMMEDIATE")
         except apsw.Error:
+            db.end_write()
             return False
         finally:
             self._may_wait = True
@@ -254,7 +253,7 @@ class Writer:
                 self._examine(self._connected())
             self._disconnect()
 
-    def _examine(self, db: apsw.Connection) -> None:
+    def _examine(self, db: Connection) -> None:
         """Record what a damaged WAL lost before the first write overwrites it or a close removes it.
 
         This is not part of opening the store, since the time it takes grows with the WAL.
@@ -274,17 +273,19 @@ class Writer:
 
     @property
     def _has_upkeep(self) -> bool:
-        return self._pages >= WAL_PAGES or (not self._is_grown and self._batches >= GROWN_AFTER)
+        is_long = self._db is not None and self._db.pages >= WAL_PAGES
+        return is_long or (not self._is_grown and self._batches >= GROWN_AFTER)
 
     def _keep_up(self) -> None:
         """Checkpoint a long WAL, or grow it to its final size if more writes are expected."""
         with suppress(apsw.Error, OSError):  # the next commit fails in the same way, and reports it
-            if self._pages >= WAL_PAGES:
-                self._pages = 0
-                self._connected().execute("PRAGMA wal_checkpoint(PASSIVE)")
+            db = self._connected()
+            if db.pages >= WAL_PAGES:
+                db.pages = 0
+                db.checkpoint()
             elif not self._is_grown:
                 self._is_grown = True
-                grow_log(self._connected(), self._path)
+                grow_log(db, self._path)
 
     def _next_batch(self) -> tuple[list[_Waiting], bool]:
         """Wait for a job and take all that are queued after it; the end marker ends the thread."""
@@ -339,9 +340,7 @@ class Writer:
         if alone := batch[len(together) :]:
             self._guarded(_run_alone, alone)
 
-    def _guarded(
-        self, work: Callable[[apsw.Connection, list[_Waiting]], None], batch: list[_Waiting]
-    ) -> None:
+    def _guarded(self, work: Callable[[Connection, list[_Waiting]], None], batch: list[_Waiting]) -> None:
         """Do the work of a batch; if it fails, every job in it gets the error."""
         try:
             self._examine(db := self._connected())
@@ -357,17 +356,22 @@ class Writer:
             for waiting in batch:
                 waiting.error = waiting.error or translated
 
-    def _transact(self, db: apsw.Connection, batch: list[_Waiting]) -> None:
+    def _transact(self, db: Connection, batch: list[_Waiting]) -> None:
         """Run a batch in one transaction, which may already have begun."""
         if not db.in_transaction:
-            db.execute("BEGIN IMMEDIATE")
-        if not self._append_together(db, batch):
-            self._heads.forget()
-            _note(batch, changes.run_each(db, [waiting.run for waiting in batch]))
-        db.execute("COMMIT")
+            db.begin_write()
+        try:
+            if not db.in_transaction:
+                db.execute("BEGIN IMMEDIATE")
+            if not self._append_together(db, batch):
+                self._heads.forget()
+                _note(batch, changes.run_each(db, [waiting.run for waiting in batch]))
+            db.execute("COMMIT")
+        finally:
+            db.end_write()
         self._heads.committed(db)
 
-    def _append_together(self, db: apsw.Connection, batch: list[_Waiting]) -> bool:
+    def _append_together(self, db: Connection, batch: list[_Waiting]) -> bool:
         """Run a batch that only appends; return False, with nothing written, if it must be run one by one."""
         appended = [waiting.change for waiting in batch if waiting.change is not None and waiting.is_plain]
         if len(appended) < len(batch):
@@ -384,29 +388,22 @@ class Writer:
         _note(batch, outcomes)
         return True
 
-    def _one_by_one(
-        self, work: Callable[[apsw.Connection, list[_Waiting]], None], batch: list[_Waiting]
-    ) -> None:
+    def _one_by_one(self, work: Callable[[Connection, list[_Waiting]], None], batch: list[_Waiting]) -> None:
         """Do the work of a batch again, each job alone, since a damaged page affects a single session."""
         for waiting in batch:
             waiting.result = waiting.error = None
             self._guarded(work, [waiting])
 
-    def _connected(self) -> apsw.Connection:
+    def _connected(self) -> Connection:
         if self._db is None:
             self._db = self._adopted(connect(self._path, write=True))
         return self._db
 
-    def _adopted(self, db: apsw.Connection) -> apsw.Connection:
-        """Prepare a connection: it waits for locks if it may, and a commit does not checkpoint the WAL."""
+    def _adopted(self, db: Connection) -> Connection:
+        """Prepare a connection: it waits for locks if it may."""
         patient = patience()
         db.set_busy_handler(lambda calls: self._may_wait and patient(calls))
-        db.set_wal_hook(self._note_pages)
         return db
-
-    def _note_pages(self, db: apsw.Connection, name: str, pages: int) -> int:
-        self._pages = pages
-        return apsw.SQLITE_OK
 
     def _disconnect(self) -> None:
         db, self._db = self._db, None
@@ -427,7 +424,7 @@ def _note(batch: list[_Waiting], outcomes: Iterable[Any]) -> None:
         waiting.result, waiting.error = (None, outcome) if is_refused else (outcome, None)
 
 
-def _run_alone(db: apsw.Connection, batch: list[_Waiting]) -> None:
+def _run_alone(db: Connection, batch: list[_Waiting]) -> None:
     for waiting in batch:
         waiting.result = waiting.run(db)
 
