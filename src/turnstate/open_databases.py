@@ -47,7 +47,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Final
 
-__all__ = ["PATIENCE", "DatabaseHold", "covers", "hold", "no_hold"]
+__all__ = ["PATIENCE", "DatabaseHold", "close_unless_covered", "covers", "hold", "no_hold"]
 
 Inode = tuple[int, int]
 Lock = tuple[int, int]  # the first byte and the number of bytes
@@ -350,12 +350,27 @@ def no_hold() -> DatabaseHold:
 
 def covers(status: os.stat_result) -> bool:
     """Return True if a file is a database that this process has open, or belongs to one."""
-    inode = _inode(status)
     with _lock:
-        if not any(inode in one._inodes for one in _held.values()):
-            for one in _held.values():
-                one.note_files()
-        return any(inode in one._inodes for one in _held.values())
+        return _covers(_inode(status))
+
+
+def close_unless_covered(descriptor: int) -> bool:
+    """Close a descriptor and return True; return False if closing it would drop locks of SQLite.
+
+    No connection can be registered between the check and the close.
+    """
+    with _lock:
+        if _covers(_inode(os.fstat(descriptor))):
+            return False
+        os.close(descriptor)
+        return True
+
+
+def _covers(inode: Inode) -> bool:
+    if not any(inode in one._inodes for one in _held.values()):
+        for one in _held.values():
+            one.note_files()
+    return any(inode in one._inodes for one in _held.values())
 
 
 def _found(path: str) -> DatabaseHold:

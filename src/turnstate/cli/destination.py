@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from .. import files
+from .. import files, folder_gate
 from ..cli_kit import screen
 from ..errors import InputError
+from ..open_databases import covers
 
 __all__ = ["opened"]
 
@@ -42,6 +43,8 @@ def opened(path: str | None, *, force: bool = False, end: str = "\n") -> Iterato
 @contextmanager
 def _file(place: str, *, force: bool) -> Iterator[TextIO]:
     mode = _mode(place)
+    if mode is not None and covers(os.stat(place)):
+        raise folder_gate.OpenHere(place)
     if mode is not None and stat.S_ISREG(mode) and not force:
         raise FileExistsError
     if mode is None or stat.S_ISREG(mode):

@@ -14,12 +14,12 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from .. import strict_json
+from .. import folder_gate, strict_json
 from ..cli_kit import screen
 from ..errors import InputError, MalformedJSON, TooLarge
 from ..strict_json import MAX_BYTES
@@ -28,7 +28,7 @@ from .settings import suggestion
 if TYPE_CHECKING:
     from ..message import Message
 
-__all__ = ["InputSource", "Line", "SourceDocument", "lines", "opened", "readable", "source"]
+__all__ = ["InputSource", "Line", "SourceDocument", "file_opened", "lines", "opened", "readable", "source"]
 
 STDIN = "stdin"
 LINE_SUFFIXES = (".jsonl", ".ndjson")
@@ -153,10 +153,17 @@ def opened(path: str | None) -> Iterator[InputSource]:
     if path is None or path == "-":
         yield source(_standard_input(), STDIN)
         return
-    with readable(path):
-        stream = open(path, "rb")  # noqa: SIM115
-    with stream:
+    with file_opened(path) as stream:
         yield source(stream, path)
+
+
+@contextmanager
+def file_opened(path: str) -> Iterator[BinaryIO]:
+    """Open a file that the user names; raise `InputError` if it cannot be opened."""
+    with ExitStack() as stack:
+        with readable(path):
+            stream = stack.enter_context(folder_gate.stream(path))
+        yield stream
 
 
 def source(stream: BinaryIO, name: str) -> InputSource:

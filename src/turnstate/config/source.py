@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from .. import files
+from .. import files, folder_gate
 from ..errors import InputError
 
 __all__ = ["MAX_BYTES", "ConfigFile", "Place", "checked", "read", "read_folder", "suggestion"]
@@ -36,7 +36,7 @@ MAX_FILES = 1_000
 """Maximum number of names to list in a folder."""
 
 _DEEPEST_KEY = 32
-_READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_READING = folder_gate.READING | os.O_NONBLOCK | os.O_NOCTTY
 _NOT_A_FILE = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
 
 # The parser takes quadratic time for a key with many parts: a key of 10 kB takes seconds.
@@ -85,8 +85,8 @@ def read(folder: Path, *names: str, place: Place) -> ConfigFile | None:
         for name in names[:-1]:
             opened.append(_entered(opened[-1], name, place))
         refuse_links = os.O_NOFOLLOW if place == "workspace" else 0
-        opened.append(os.open(names[-1], _READING | refuse_links, dir_fd=opened[-1]))
-        content, owner = _bytes(opened[-1], shown)
+        with folder_gate.opened(names[-1], _READING | refuse_links, folder=opened[-1]) as file:
+            content, owner = _bytes(file, shown)
     except FileNotFoundError:
         return None
     except OSError as error:

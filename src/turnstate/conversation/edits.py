@@ -17,6 +17,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from msgspec import Struct, structs
 
+from .. import folder_gate
 from ..errors import InputError
 from .line_tracker import FileLineTracker, LineChange, Who, churn, line_count
 from .state import ConversationState
@@ -28,7 +29,7 @@ LARGEST = 64 * 1024 * 1024
 
 ABSENT, OTHER, UNREADABLE = "absent", "other", "unreadable"
 
-_READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_READING = folder_gate.READING | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class Look(NamedTuple):
@@ -43,11 +44,8 @@ def look(path: bytes) -> Look:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return Look(OTHER)
-        descriptor = os.open(path, _READING)
-        try:
+        with folder_gate.opened(path, _READING) as descriptor:
             return _looked_into(descriptor)
-        finally:
-            os.close(descriptor)
     except (FileNotFoundError, NotADirectoryError):
         return Look(ABSENT)
     except (OSError, ValueError):

@@ -10,14 +10,14 @@ import logging
 import os
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 from msgspec import Raw, Struct
 
-from .. import codec, files
+from .. import codec, files, folder_gate
 from ..errors import NewerFormat, TurnstateError
 from ..message import Message
 
@@ -184,7 +184,7 @@ class MemoryFile:
     def _draft(self) -> Path:
         return self.path.with_suffix(".new")
 
-    def _opened(self) -> BinaryIO:
+    def _opened(self) -> AbstractContextManager[BinaryIO]:
         return opened(self.path)
 
     def _catch_up(self, file: BinaryIO) -> None:
@@ -258,21 +258,21 @@ class MemoryFile:
 
 def lines_of(path: Path) -> Iterator[bytes]:
     """Yield the complete lines of a file; none if it does not exist."""
-    with suppress(FileNotFoundError), path.open("rb") as file:
+    with suppress(FileNotFoundError), folder_gate.stream(path) as file:
         for raw in file:
             if raw.endswith(b"\n"):
                 yield raw
 
 
-def opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> AbstractContextManager[BinaryIO]:
     """Open a private file for reading and appending."""
     return _created(path, os.O_APPEND)
 
 
-def _created(path: Path, flag: int) -> BinaryIO:
+def _created(path: Path, flag: int) -> AbstractContextManager[BinaryIO]:
     """Open a private file for reading and writing, and create it if it is missing; refuse a link."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | flag
-    return os.fdopen(os.open(path, flags, files.FILE_MODE), "r+b")
+    return folder_gate.stream(path, flags, mode=files.FILE_MODE)
 
 
 def _belongs(raw: bytes, line: MemoryLine | None, session: str) -> bool:

@@ -30,6 +30,7 @@ from unicodedata import category, normalize
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import folder_gate
 from ..errors import InputError
 
 __all__ = ["MiniLmEmbedder", "installed_folder"]
@@ -99,7 +100,7 @@ class _Encoder:
     """The network: word pieces in, one vector out."""
 
     def __init__(self, folder: Path, *, check: bool) -> None:
-        raw = (folder / "model.safetensors").read_bytes()
+        raw = folder_gate.read_bytes(folder / "model.safetensors")
         if check and hashlib.sha256(raw).hexdigest() != SHA256:
             raise InputError(f"the weights in {folder} are not those of all-MiniLM-L6-v2; install them again")
         try:
@@ -114,7 +115,7 @@ class _Encoder:
         except (KeyError, ValueError) as error:
             raise InputError(f"{folder} has no weights of a MiniLM: {error}") from None
         self._words, self._places = words, places + kinds[0]
-        lines = (folder / "vocab.txt").read_text("utf-8").split("\n")
+        lines = folder_gate.read_bytes(folder / "vocab.txt").decode("utf-8").split("\n")
         self._vocabulary = {piece: number for number, piece in enumerate(lines) if piece}
 
     def vectors(self, texts: Sequence[str]) -> Array:

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from .. import files
+from .. import files, folder_gate
 from ..errors import CheckpointError, CheckpointsDamaged, NewerFormat, WorkTreeRefused
 from ..home import Home
 from .git import locked
@@ -109,7 +109,7 @@ def make(folder: Path, about: About) -> None:
 def read_about(folder: Path) -> About:
     """Return the owner of the checkpoints in a folder."""
     try:
-        about = msgspec.json.decode((folder / "about.json").read_bytes(), type=About)
+        about = msgspec.json.decode(folder_gate.read_bytes(folder / "about.json"), type=About)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CheckpointsDamaged(
             f"{folder} holds no checkpoints that can be read: about.json, which names the work tree, is "

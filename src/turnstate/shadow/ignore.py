@@ -23,6 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from .. import folder_gate
 from ..errors import CheckpointsDamaged, GitFailed, WorkTreeRefused
 from .contents import RULES as KEPT_RULES
 from .contents import listing, references, split
@@ -306,15 +307,10 @@ def _make(folder: bytes) -> None:
 def _read_plain_file(path: Path, most: int) -> bytes:
     """Return up to ``most`` bytes of a regular file; nothing if it is missing or not a regular file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with folder_gate.opened(path, folder_gate.READING | os.O_NONBLOCK) as file:
+            return os.read(file, most) if stat.S_ISREG(os.fstat(file).st_mode) else b""
     except (OSError, ValueError):
         return b""
-    try:
-        return os.read(descriptor, most) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
 
 
 def other_rules(git: Git, work_tree: Path, base: str, *, most: int, trusted: bool = False) -> dict[str, str]:

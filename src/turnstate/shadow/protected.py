@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 from collections.abc import Iterable, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from .. import folder_gate
 from ..errors import CheckpointError, NewerFormat
 from ..own_files import HEAD, SHADOW_NAMES, SIDES, SNAPSHOT_FOLDER, TORN, kind_of, main_file, side_files
 from .contents import parents
@@ -44,12 +44,8 @@ IN_USE = (
     "it belongs to an SQLite database in use; close the programs that use it to have it kept and restored"
 )
 
-_READING = os.O_RDONLY | os.O_NONBLOCK
+_READING = folder_gate.READING | os.O_NONBLOCK
 _CHUNK = 1 << 20
-_MAX_DESCRIPTORS = 1024  # checked if the system does not list them
-
-_lock = threading.Lock()
-_deferred = dict[tuple[int, int], list[int]]()
 
 
 class UnreadableFile(Exception):
@@ -71,25 +67,22 @@ class InUse(UnreadableFile):
 
 
 class Opened:
-    """A regular file, open for `pread`, and its first bytes.
-
-    Closing any descriptor of a file drops all POSIX locks that this process has on it. So the descriptor of
-    a database that this process has open elsewhere is set aside instead, and used again next time.
-    """
+    """A regular file, open for `pread`, and its first bytes; raises OwnFile for a store that is open here."""
 
     __slots__ = ("_folder", "_name", "descriptor", "head", "status")
 
     def __init__(self, name: bytes, *, folder: int | None = None, follow: bool = False) -> None:
         self._name, self._folder, self.head = name, folder, b""
-        descriptor = _reopened(name, folder, follow=follow) if _deferred else None
-        if descriptor is None:
-            descriptor = os.open(name, _READING | (0 if follow else os.O_NOFOLLOW), dir_fd=folder)
-        self.descriptor = descriptor
+        flags = _READING | (0 if follow else os.O_NOFOLLOW)
         try:
-            self.status = os.fstat(descriptor)
+            self.descriptor = folder_gate.open_file(name, flags, folder=folder)
+        except folder_gate.OpenHere:
+            raise OwnFile from None
+        try:
+            self.status = os.fstat(self.descriptor)
             if not stat.S_ISREG(self.status.st_mode):
                 raise UnreadableFile("it is no longer a regular file")
-            self.head = os.pread(descriptor, HEAD, 0)
+            self.head = os.pread(self.descriptor, HEAD, 0)
         except BaseException:
             self.close()
             raise
@@ -110,7 +103,9 @@ class Opened:
             raise OwnFile
         if kind == "file" and self.head:
             return
-        held = kind == "database" and (self._name.endswith(SIDES) or self._is_held())
+        held = kind == "database" and (
+            self._name.endswith(SIDES) or folder_gate.is_open_elsewhere(self.descriptor)
+        )
         if held or is_in_use(self._name, folder=self._folder):
             raise InUse
         now = os.fstat(self.descriptor)
@@ -118,26 +113,8 @@ class Opened:
             raise UnreadableFile("it was written while it was read; the next snapshot will have it")
 
     def close(self) -> None:
-        """Close the file, or set it aside while this process has the database open elsewhere."""
-        if kind_of(self.head, self._name) != "file" and self._is_held():
-            with _lock:
-                _deferred.setdefault((self.status.st_dev, self.status.st_ino), []).append(self.descriptor)
-        else:
-            os.close(self.descriptor)
-
-    def _is_held(self) -> bool:
-        """Return True if this process has the file open through a descriptor that this class did not open."""
-        try:
-            numbers = {int(number) for number in os.listdir("/dev/fd")}
-        except OSError:
-            numbers = set(range(_MAX_DESCRIPTORS))
-        with _lock:
-            numbers -= {self.descriptor, *(one for kept in _deferred.values() for one in kept)}
-        for number in numbers:
-            with suppress(OSError):  # closed meanwhile
-                if os.path.samestat(os.fstat(number), self.status):
-                    return True
-        return False
+        """Close the file."""
+        folder_gate.close(self.descriptor)
 
 
 def is_in_use(path: bytes, *, folder: int | None = None) -> bool:
@@ -161,6 +138,8 @@ def check_main_file(path: bytes, *, folder: int | None = None) -> None:
     try:
         with Opened(main, folder=folder) as file:
             kind = kind_of(file.head) if file.head or path.endswith(TORN) else "database"
+    except OwnFile:
+        raise
     except (OSError, UnreadableFile):
         return
     if kind == "store":
@@ -187,14 +166,6 @@ def read_regular(path: bytes, *, most: int, folder: int | None = None) -> tuple[
     if size > most:
         raise UnreadableFile(f"it grew beyond {most:,} bytes while it was read")
     return b"".join(chunks), file.status
-
-
-def _reopened(path: bytes, folder: int | None, *, follow: bool) -> int | None:
-    """Return a descriptor of this file that was set aside earlier, or None."""
-    status = os.stat(path, dir_fd=folder, follow_symlinks=follow)
-    with _lock:
-        kept = _deferred.get((status.st_dev, status.st_ino))
-        return kept.pop() if kept else None
 
 
 _SNAPSHOTS = b"/" + os.fsencode(SNAPSHOT_FOLDER)

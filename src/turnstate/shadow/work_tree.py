@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple, Self
 
 from msgspec import Struct
 
-from .. import files
+from .. import files, folder_gate
 from ..errors import WorkTreeRefused
 from ..own_files import SIDES, kind_of
 from .contents import split
@@ -56,7 +56,7 @@ _ELSEWHERE = (
     "the ignore rules from before a restore still ignore it; it will be included once you change the rules"
 )
 _INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+_FILE = folder_gate.READING | os.O_NOFOLLOW | os.O_NONBLOCK
 _THREADS = 8
 _MAX_OPEN = 64  # descriptors; a process may have a few hundred at least
 
@@ -324,13 +324,13 @@ class SafeTree:
     def set_mode(self, path: bytes, mode: int) -> int:
         """Set the permission bits of a file, never through a link; return the open descriptor."""
         folder, name = split(path)
-        descriptor = os.open(name, _FILE, dir_fd=self.enter(folder))
+        descriptor = folder_gate.open_file(name, _FILE, folder=self.enter(folder))
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EINVAL, "it is no longer a file")
             os.fchmod(descriptor, mode)
         except BaseException:
-            os.close(descriptor)
+            folder_gate.close(descriptor)
             raise
         return descriptor
 
@@ -354,6 +354,8 @@ def _leads_to_store(name: bytes, folder: int) -> bool:
             return False
         with Opened(name, folder=folder, follow=True) as file:
             return kind_of(file.head) == "store"
+    except OwnFile:
+        return True
     except (OSError, UnreadableFile):
         return False
 
@@ -381,7 +383,7 @@ class ParallelSync:
 
     def _close(self) -> None:
         while self._waiting:
-            os.close(self._waiting.pop())
+            folder_gate.close(self._waiting.pop())
 
     def __enter__(self) -> Self:
         return self

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .. import files
+from .. import files, folder_gate
 from ..home import SigningKey
 
 __all__ = [
@@ -36,7 +36,7 @@ DAMAGED = ".damaged"
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
 _STALE_SECONDS = 3_600  # a live writer needs a second or two, and retries if its file is removed
-_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+_READING = folder_gate.READING | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class RefusedFile(Exception):
@@ -76,8 +76,11 @@ class SnapshotFolder:
     def read(self, name: str, *, limit: int) -> bytes:
         """Return the content of a regular file. Raise RefusedFile if it is too large or not regular."""
         self._require_file(os.stat(name, dir_fd=self._folder, follow_symlinks=False), limit)
-        with open(os.open(name, _READING, dir_fd=self._folder), "rb") as file:
-            self._require_file(os.fstat(file.fileno()), limit)
+        with (
+            folder_gate.opened(name, _READING, folder=self._folder) as descriptor,
+            open(descriptor, "rb", closefd=False) as file,
+        ):
+            self._require_file(os.fstat(descriptor), limit)
             data = file.read(limit + 1)
         if len(data) > limit:
             raise RefusedFile(f"it grew beyond {limit:,} bytes")

@@ -21,6 +21,7 @@ from itertools import islice
 
 from msgspec import Struct
 
+from .. import folder_gate
 from .pattern import ANY_FILE, Glob, Positions, Workspace, is_inside, split
 from .state import Dropped, Owner, Reason, spelled
 
@@ -194,7 +195,7 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 TICK_NS = 2_000_000_000
 """The coarsest timestamp of any file system in use (FAT), in nanoseconds."""
 
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_FLAGS = folder_gate.READING | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY
 _CHUNK = 1024 * 1024
 _BINARY = "it is not UTF-8 text"
 
@@ -251,13 +252,10 @@ def checked_status(status: os.stat_result) -> os.stat_result:
 
 
 def _read(place: str, now: int) -> CachedFile:
-    file = os.open(place, _FLAGS)
-    try:
+    with folder_gate.opened(place, _FLAGS) as file:
         # Stat before the read: a change during the read is noticed next time.
         trace = _trace(checked_status(os.fstat(file)))
         data = _bytes(file)
-    finally:
-        os.close(file)
     return CachedFile(trace, now, hashlib.sha256(data).hexdigest(), _decoded(data))
 
 

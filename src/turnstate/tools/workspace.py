@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from .. import folder_gate
 from ..errors import InputError
 from ..folder_walk import FileInfo, folder_at, listed, walk
 from ..shadow.work_tree import SafeTree
@@ -26,7 +27,7 @@ __all__ = ["FileInfo", "OutsideWorkspace", "WorkspaceFiles"]
 MAX_READ = 64_000_000
 """Maximum bytes of a file to read; a longer one is refused."""
 
-_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READING = folder_gate.READING | os.O_NOFOLLOW | os.O_NONBLOCK
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -60,18 +61,18 @@ class WorkspaceFiles:
         """Return the bytes of a file."""
         with SafeTree.opened(self.root) as tree:
             folder, name = self._entered(tree, path)
-            descriptor = self._opened(path, name, folder)
             try:
-                status = os.fstat(descriptor)
-                if not stat.S_ISREG(status.st_mode):
-                    raise InputError(f"{path!r:.200} is not a file")
-                if status.st_size > MAX_READ:
-                    size = f"{status.st_size:,} bytes; at most {MAX_READ:,} are read"
-                    raise InputError(f"{path!r:.200} has {size}")
-                with open(descriptor, "rb", closefd=False) as file:
-                    return file.read(MAX_READ)
-            finally:
-                os.close(descriptor)
+                with folder_gate.opened(name, _READING, folder=folder) as descriptor:
+                    status = os.fstat(descriptor)
+                    if not stat.S_ISREG(status.st_mode):
+                        raise InputError(f"{path!r:.200} is not a file")
+                    if status.st_size > MAX_READ:
+                        size = f"{status.st_size:,} bytes; at most {MAX_READ:,} are read"
+                        raise InputError(f"{path!r:.200} has {size}")
+                    with open(descriptor, "rb", closefd=False) as file:
+                        return file.read(MAX_READ)
+            except OSError as error:
+                raise _fault(path, error) from None
 
     def write(self, path: str, data: bytes) -> bool:
         """Replace a file, or create it and its folders; return True if it is new."""
@@ -123,12 +124,6 @@ class WorkspaceFiles:
         folder, name = os.path.split(os.fsencode(self.relative(path)))
         try:
             return tree.enter(folder), name or b"."
-        except OSError as error:
-            raise _fault(path, error) from None
-
-    def _opened(self, path: str, name: bytes, folder: int) -> int:
-        try:
-            return os.open(name, _READING, dir_fd=folder)
         except OSError as error:
             raise _fault(path, error) from None
 

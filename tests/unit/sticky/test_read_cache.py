@@ -69,10 +69,10 @@ def test_a_file_that_turns_into_a_pipe_before_it_is_opened_hangs_nobody(
 ) -> None:
     path, real = scene.write("a.md"), os.open
 
-    def late(place: str, flags: int) -> int:
+    def late(place: str, flags: int, *_: int, dir_fd: int | None = None) -> int:
         path.unlink()
         os.mkfifo(path)
-        return real(place, flags)
+        return real(place, flags, dir_fd=dir_fd)
 
     monkeypatch.setattr(files.os, "open", late)
     assert reasons(scene.gather("a.md")) == {"a.md": "special"}
@@ -84,10 +84,10 @@ def test_a_file_that_turns_into_a_link_before_it_is_opened_is_not_followed(
 ) -> None:
     path, secret, real = scene.write("a.md"), scene.write("secret", folder=scene.elsewhere), os.open
 
-    def late(place: str, flags: int) -> int:
+    def late(place: str, flags: int, *_: int, dir_fd: int | None = None) -> int:
         path.unlink()
         path.symlink_to(secret)
-        return real(place, flags)
+        return real(place, flags, dir_fd=dir_fd)
 
     monkeypatch.setattr(files.os, "open", late)
     assert reasons(scene.gather("*.md")) == {"a.md": "unreadable"}
@@ -126,9 +126,9 @@ def test_a_file_that_vanishes_costs_no_other(scene: Scene, monkeypatch: pytest.M
     path, real = scene.write("a.md"), os.open
     scene.write("b.md")
 
-    def late(place: str, flags: int) -> int:
+    def late(place: str, flags: int, *_: int, dir_fd: int | None = None) -> int:
         path.unlink(missing_ok=True)
-        return real(place, flags)
+        return real(place, flags, dir_fd=dir_fd)
 
     monkeypatch.setattr(files.os, "open", late)
     gathered = scene.gather("*.md")
@@ -155,10 +155,10 @@ def test_a_disk_that_fails_is_told(scene: Scene, monkeypatch: pytest.MonkeyPatch
     scene.write("a.md")
     scene.write("b.md")
 
-    def failing(place: str, flags: int) -> int:
+    def failing(place: str, flags: int, *_: int, dir_fd: int | None = None) -> int:
         if place.endswith("a.md"):
             raise OSError(5, "Input/output error")
-        return real(place, flags)
+        return real(place, flags, dir_fd=dir_fd)
 
     monkeypatch.setattr(files.os, "open", failing)
     gathered = scene.gather("*.md")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ... import ids, strict_json
+from ... import folder_gate, ids, strict_json
 from ...archive import adopt_state
 from ...cli_kit import lookup
 from ...cli_kit.screen import table
@@ -103,7 +104,7 @@ async def load(chat: Chat, rest: str) -> None:
     if not name:
         raise WrongUsage
     try:
-        text = (chat.workspace / Path(name).expanduser()).read_bytes()
+        text = folder_gate.read_bytes(chat.workspace / Path(name).expanduser())
     except OSError as error:
         raise InputError(f"{name}: {error.strerror or error}") from None
     document = strict_json.read(text)
@@ -160,7 +161,8 @@ def _write(
 ) -> None:
     path = chat.workspace / Path(name).expanduser()
     try:
-        with path.open("wb" if force else "xb") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if force else os.O_EXCL)
+        with folder_gate.stream(path, flags, mode=0o666) as file:
             file.write(text.encode())
     except FileExistsError:
         raise AlreadyExists(f"{name} exists; {advice}") from None

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import click
 
+from ... import folder_gate
 from ...archive import adopt_state, is_incomplete
 from ...cli_kit import lookup, screen
 from ...cli_kit.progress import metered
@@ -289,7 +290,7 @@ def saved_conversations(
 
 
 def _is_database(path: str) -> bool:
-    with readable(path), open(path, "rb") as stream:
+    with readable(path), folder_gate.stream(path) as stream:
         return stream.read(len(MAGIC)) == MAGIC
 
 
@@ -300,7 +301,7 @@ def _file(path: str) -> SavedConversation:
 
 def _bytes(path: str) -> bytes:
     if path != "-":
-        with readable(path), open(path, "rb") as stream:
+        with readable(path), folder_gate.stream(path) as stream:
             return stream.read(LARGEST + 1)
     if sys.stdin is None:
         raise InputError("closed; name a file instead")
@@ -323,7 +324,7 @@ def _opened(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def _mode(path: str) -> str:
-    with readable(path), open(path, "rb") as stream:
+    with readable(path), folder_gate.stream(path) as stream:
         in_wal_mode = stream.read(20)[19:] == bytes([WAL])
     return "immutable=1" if in_wal_mode and not os.path.exists(f"{path}-wal") else "mode=ro"
 

@@ -26,7 +26,6 @@ from ...session.names import checked
 from ...stores.port import Store
 from .. import documents, source
 from ..options import json_option, named_format
-from ..source import readable
 from ..store import EXIT_CODES, opened, tenant_option
 from .sessions import entries
 
@@ -234,9 +233,7 @@ def _bytes(file: str) -> Iterator[tuple[str, BinaryIO]]:
             raise InputError(f"{source.STDIN}: closed; name a file instead")
         yield source.STDIN, sys.stdin.buffer
         return
-    with readable(file):
-        stream = open(file, "rb")  # noqa: SIM115
-    with stream:
+    with source.file_opened(file) as stream:
         yield file, stream
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import click
 import msgspec
 
+from ... import folder_gate
 from ...cli_kit import screen
 from ...cli_kit.screen import confirmed, styled
 from ...errors import InputError, NotFound
@@ -310,7 +311,7 @@ def import_(file: str | None, user: str, store: str, tenant: str, engine: str | 
             return await _builtin(opened).restore(User(tenant, user), lines)
 
     try:
-        with nullcontext(sys.stdin.buffer) if file in (None, "-") else open(str(file), "rb") as lines:
+        with nullcontext(sys.stdin.buffer) if file in (None, "-") else folder_gate.stream(str(file)) as lines:
             turns = asyncio.run(restore(lines))
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror or error}") from None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from ...stores.sqlite.connection import (
     Connection,
     check_sqlite_version,
     connect,
+    create_file,
     patience,
     with_lock,
 )
@@ -163,8 +163,7 @@ def _prepared(path: str) -> Connection:
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise InputError(f"the folder {str(folder)!r} of the memory does not exist; create it first")
-    if not os.path.lexists(path):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE))
+    create_file(path, FILE_MODE)
     _check(path)
     db = connect(path, write=True)
     with_lock(db, lambda: _create(db))

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from ... import folder_gate
 from ...errors import NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from ...files import FILE_MODE
 from ...open_databases import PATIENCE, hold, no_hold
@@ -39,6 +40,7 @@ __all__ = [
     "check_readable",
     "check_sqlite_version",
     "connect",
+    "create_file",
     "foreign_objects",
     "migrate",
     "migrated",
@@ -228,7 +230,7 @@ def migrated(path: str, mode: int = FILE_MODE) -> Connection:
 
     Call `report_lost_commits` before its first write, or before closing it if nothing is written.
     """
-    _create(path, mode)
+    create_file(path, mode)
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -240,7 +242,7 @@ def migrated(path: str, mode: int = FILE_MODE) -> Connection:
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311
 
 
-def _create(path: str, mode: int) -> None:
+def create_file(path: str, mode: int) -> None:
     """Create an empty private file unless it exists; SQLite would let all users read it.
 
     SQLite copies its mode to the side files. The file is created without being opened, since closing a file
@@ -253,7 +255,7 @@ def _create(path: str, mode: int) -> None:
         try:
             os.mknod(path, stat.S_IFREG | mode)
         except PermissionError:  # some systems allow mknod only to root
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode))
+            folder_gate.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode))
         os.chmod(path, mode)  # regardless of the umask
 
 
