@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, structs
 
+from .. import folder_gate
 from ..files import sync_folder
 from .contents import (
     FILES,
@@ -231,7 +233,7 @@ def _live_rules(work_tree: Path, folders: dict[bytes, set[bytes]]) -> Iterator[t
         path = os.path.join(folder, IGNORE)
         full = os.path.join(top, path)
         if os.path.isfile(full) and os.path.realpath(full) == full:
-            with open(full, "rb") as file:
+            with suppress(folder_gate.OpenHere), folder_gate.stream(full) as file:
                 yield path, file.read(MAX_RULES_BYTES)
 
 
