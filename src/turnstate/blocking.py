@@ -25,9 +25,10 @@ from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from . import session as asynchronous
-from .errors import SessionError
+from .errors import SessionError, WrongProcess
 from .message import ToolCallRequest
 from .models import Model
+from .process import Owner
 from .session import SessionInfo
 
 __all__ = ["Session", "SessionManager", "State", "Turn"]
@@ -51,6 +52,7 @@ class _Loop:
 
     def __init__(self) -> None:
         self._ready, self._stop = threading.Event(), asyncio.Event()
+        self.owner = Owner(self, "the loop of these sessions")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="turnstate-blocking", daemon=True)
         self._thread.start()
@@ -58,6 +60,11 @@ class _Loop:
 
     def run(self, work: Work[T]) -> T:
         """Run a coroutine and return its result."""
+        try:
+            self.owner.check()
+        except WrongProcess:
+            work.close()
+            raise
         loop = self._loop
         if loop is None:
             work.close()
@@ -71,7 +78,9 @@ class _Loop:
     def dispose(self, found: AsyncIterator[Any]) -> None:
         """Close an iterator that is no longer used, from any thread."""
         close = getattr(found, "aclose", None)
-        if close is None or self._loop is None or sys.is_finalizing():  # an ending loop closes them all
+        if close is None or self._loop is None or self.owner.is_elsewhere:
+            return
+        if sys.is_finalizing():  # an ending loop closes them all
             return
         if threading.current_thread() is self._thread:
             self._loop.create_task(close())
@@ -227,10 +236,11 @@ def _held(loop: _Loop, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     try:
         yield value
     except BaseException as error:
-        if not loop.run(leave(error)):
+        if loop.owner.is_elsewhere or not loop.run(leave(error)):
             raise
     else:
-        loop.run(leave(None))
+        if not loop.owner.is_elsewhere:  # a forked child leaves the block, but ends nothing
+            loop.run(leave(None))
 
 
 @contextmanager
@@ -438,6 +448,8 @@ class SessionManager(_Facade):
 
 
 def _close(loop: _Loop, sessions: asynchronous.SessionManager) -> None:
+    if loop.owner.is_elsewhere:
+        return
     try:
         loop.run(sessions.close())
     finally:

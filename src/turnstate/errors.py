@@ -43,6 +43,7 @@ Catch ``TurnstateError`` for all of them; the leaves for what you can act on.
     │   ├── ClockSkew             the clock of this machine cannot be trusted, so nothing was ended
     │   ├── Conflict              the conversation has changed since it was read
     │   └── NothingToUndo         there is no operation to undo here
+    ├── WrongProcess              the handle was opened before a fork, by the parent process
     └── StoreError                the store cannot be used
         ├── StoreUnavailable      missing, not writable, full, or locked for too long
         └── StoreDamaged          not a Turnstate store, or damaged
@@ -99,6 +100,7 @@ __all__ = [
     "UnknownName",
     "UnusableSnapshot",
     "WorkTreeRefused",
+    "WrongProcess",
     "exit_code",
 ]
 
@@ -327,6 +329,10 @@ class Conflict(SessionError):
 
 class NothingToUndo(SessionError):
     """There is no operation to undo here."""
+
+
+class WrongProcess(TurnstateError):
+    """The handle was opened by another process, and a fork does not share it; open it again in this one."""
 
 
 class StoreError(TurnstateError):

@@ -30,6 +30,7 @@ __all__ = [
     "save_cache",
     "sync_folder",
     "try_lock",
+    "unlock",
     "write_new",
 ]
 
@@ -38,6 +39,7 @@ FOLDER_MODE = 0o700
 
 _CANNOT_SYNC_FOLDERS = {errno.EINVAL, errno.ENOTSUP}  # some network file systems; names are durable there
 _LOCK_POLL = 0.01  # seconds between two attempts to take a lock
+_held = set[int]()
 
 
 class LockTimeout(Exception):
@@ -147,7 +149,7 @@ def load_cache(path: Path, magic: bytes) -> memoryview | None:
 
 
 def lock(path: Path, *, seconds: float) -> int:
-    """Wait for the lock at a path and return its descriptor; closing it releases the lock.
+    """Wait for the lock at a path and return its descriptor for `unlock`.
 
     Raise `LockTimeout` if another process holds the lock for longer than `seconds`.
     """
@@ -165,6 +167,7 @@ def try_lock(path: Path) -> int | None:
     The kernel releases the lock when its last holder closes the file or dies.
     """
     held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE)
+    _held.add(held)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # The previous holder may have removed the file; a lock on a removed file excludes no one.
@@ -173,7 +176,23 @@ def try_lock(path: Path) -> int | None:
     except (BlockingIOError, FileNotFoundError):
         pass
     except BaseException:
-        os.close(held)
+        unlock(held)
         raise
-    os.close(held)
+    unlock(held)
     return None
+
+
+def unlock(held: int) -> None:
+    """Release a lock; a forked child, which does not have it, does nothing."""
+    if held in _held:
+        _held.discard(held)
+        os.close(held)
+
+
+def _leave_to_parent() -> None:
+    """Close the locks that a forked child inherited: they would stay locked for as long as it lives."""
+    while _held:
+        os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

@@ -26,6 +26,7 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO, TypeAlias, cast
 
 from .open_databases import close_unless_covered, covers
+from .process import hold_during_fork
 
 __all__ = ["READING", "OpenHere", "close", "is_open_elsewhere", "open_file", "opened", "read_bytes", "stream"]
 
@@ -42,6 +43,7 @@ process takes 100 µs, too long for each of the thousands of files of a checkpoi
 _MAX_DESCRIPTORS = 1024  # checked if the system does not list them
 
 _lock = threading.Lock()
+hold_during_fork(_lock)
 _ours = set[int]()  # descriptors that this module has given out or kept
 _kept = dict[tuple[int, int], list[int]]()
 

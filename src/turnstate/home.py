@@ -13,7 +13,7 @@ import hmac
 import os
 import secrets
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -133,9 +133,11 @@ class HomeDocument(Generic[T]):
         folder = self._home.make()
         try:
             held = files.lock(folder / f"{self._name}.lock", seconds=_LOCK_SECONDS)
-            with closing(os.fdopen(held)):
+            try:
                 data = msgspec.json.encode(change(self.read()))
                 files.replace(folder / self._name, msgspec.json.format(data, indent=2))
+            finally:
+                files.unlock(held)
         except (OSError, files.LockTimeout) as error:
             raise HomeUnusable(f"{folder / self._name} cannot be written: {error}") from error
 

@@ -139,7 +139,7 @@ class LosesTheTenantCheck(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self._state = _AnyTenant()
+        self._tables = _AnyTenant()
 
 
 class SearchesAllTenants(MemoryStore):

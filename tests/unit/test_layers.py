@@ -33,6 +33,7 @@ VALUES = {
     "own_files",
     "part",
     "plain_text",
+    "process",
     "search_terms",
     "strict_json",
     "telemetry",
@@ -70,6 +71,7 @@ PURE = VALUES - {
     "home",
     "ids",
     "open_databases",
+    "process",
     "telemetry",
 } | {
     "formats",

@@ -245,7 +245,7 @@ async def locked(folder: Path) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        os.close(lock)
+        files.unlock(lock)
 
 
 def write(intent: Intent, folder: Path) -> None:
@@ -309,6 +309,7 @@ class RestoreTransaction:
 
     async def run(self, operation: Operation, *, files: str, hard: bool = False) -> RestoreResult:
         """Apply an operation; restore the snapshot ``files`` first, if one is named."""
+        self._repository.owner.check()
         folder = self._repository.folder
         async with locked(folder):
             if await asyncio.to_thread(read, folder) is not None:

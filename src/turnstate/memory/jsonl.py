@@ -21,6 +21,7 @@ from pathlib import Path
 from .. import files
 from ..errors import StoreUnavailable
 from ..ids import Clock, wall_clock
+from ..process import Owner
 from ..search_terms import query as asked
 from ..search_terms import words
 from ..stores.values import Address
@@ -97,7 +98,7 @@ class TenantFolder:
         try:
             yield
         finally:
-            os.close(lock)
+            files.unlock(lock)
 
 
 def _named(name: str) -> str:
@@ -124,6 +125,7 @@ class JsonlEngine:
         self._folder, self._clock = Path(folder).expanduser().absolute(), clock
         self.files = (self._folder,)
         self._folders: dict[str, TenantFolder] = {}
+        self._owner = Owner(self, f"the memory in {self._folder}")
         try:
             files.make_folder(self._folder)
         except OSError as error:
@@ -171,6 +173,7 @@ class JsonlEngine:
             await asyncio.to_thread(self._add, handed, batch)
 
     def _folder_of(self, tenant: str) -> TenantFolder:
+        self._owner.check()
         return self._folders.setdefault(tenant, TenantFolder(self._folder, tenant))
 
     def _knows(self, tenant: str, user: str | None, key: str) -> bool:

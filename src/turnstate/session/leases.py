@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from ..errors import Busy, EpochEnded, Fenced, SessionError, TurnstateError
+from ..process import Owner
 from ..stores.values import FOREVER, Lease
 from ..value import check_number
 from .names import checked
@@ -81,13 +82,15 @@ async def leased(
     """Hold the lease while the block runs."""
     lease = await acquire(writer, seconds, holder, take_over=take_over)
     keeper = asyncio.create_task(_keep(writer, seconds))
+    owner = Owner(keeper, f"the lease of session {writer.at.session}")
     try:
         yield lease
     finally:
-        keeper.cancel()
-        with suppress(asyncio.CancelledError):
-            await keeper
-        await release(writer)
+        if not owner.is_elsewhere:  # a child that leaves the block does not hold the lease
+            keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeper
+            await release(writer)
 
 
 async def seized(writer: SessionWriter) -> Lease | None:

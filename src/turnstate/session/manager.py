@@ -29,6 +29,7 @@ from ..memory.engines import beside, open_engine
 from ..memory.port import MemoryEngine, User
 from ..memory.worker import Worker
 from ..models import Model
+from ..process import Owner
 from ..snapshots import Snapshots
 from ..stores.port import OnDisk, Store
 from ..stores.values import Address, Removed, SessionRow
@@ -102,6 +103,7 @@ class SessionManager(SessionDirectory):
         self._deliveries: Deliveries | None = None
         self._files = _files(store, snapshots, memory, home)
         self._unsaved = dict[str, SnapshotWriter]()
+        self._owner = Owner(self, f"the session manager of tenant {tenant}")
 
     @classmethod
     def _opening(cls, url: str, **settings: Any) -> Opening:
@@ -138,8 +140,10 @@ class SessionManager(SessionDirectory):
     async def close(self) -> None:
         """Finish deliveries and snapshots, cancel other background work, and close the store.
 
-        No session is ended.
+        No session is ended. In a child that inherited the manager, nothing is closed.
         """
+        if self._owner.is_elsewhere:
+            return
         if self._deliveries is not None:
             await self._deliveries.close()
         await self._background.cancel()

@@ -116,7 +116,7 @@ def locked(folder: Path) -> Iterator[int]:
     try:
         yield lock
     finally:
-        os.close(lock)
+        files.unlock(lock)
 
 
 class Git:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ..errors import CheckpointError, CheckpointsDamaged, GitFailed, RestoreFailed, WorkTreeRefused
+from ..process import Owner
 from ..stores.values import Finding
 from . import folder as folders
 from . import packs
@@ -64,6 +65,7 @@ class ShadowRepository:
         self.recovered: RestoredFiles | None = None
         self._settings = settings
         self._suspect = False
+        self.owner = Owner(self, f"the checkpoints of {settings.work_tree}")
 
     @classmethod
     def open(
@@ -221,6 +223,7 @@ class ShadowRepository:
 
     def clean(self) -> int:
         """Remove all checkpoints and return their size in bytes. The files in the work tree stay."""
+        self.owner.check()
         with locked(self.folder):
             return folders.remove(self.folder)
 
@@ -322,6 +325,7 @@ class ShadowRepository:
     @contextmanager
     def _locked(self, *, opening: bool = False) -> Iterator[Git]:
         """Lock the repository, clean up after a crashed process and finish its restore."""
+        self.owner.check()
         with (
             locked(self.folder) as lock,
             Git(self.folder / "repository", held=(lock,)) as git,

@@ -27,6 +27,7 @@ from ..errors import UnknownName
 from ..long_json import exceeds
 from ..message import Message
 from ..part import FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
+from ..process import hold_during_fork
 from ..toolspec import ToolSpec
 from .counter import Count, Counter, Quality, total, weaker
 from .images import ImageRule, rule_for
@@ -60,6 +61,7 @@ loaded: dict[str, Callable[[str], int]] = {}
 """The counting functions of the loaded vocabularies, by name."""
 
 _loading = threading.Lock()
+hold_during_fork(_loading)
 
 
 class ExactCounter(Struct, frozen=True):

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import asyncpg
 
 from ...errors import InputError, NewerFormat, StoreError
+from ...process import Owner
 from ...stores.postgres.faults import FAULTS, ROLLED_BACK, fault, unreachable
 from ...stores.postgres.server import PostgresTarget, target
 from .database import Ask, Operation, schema_steps, statements
@@ -43,6 +44,7 @@ class PostgresDatabase:
 
     def __init__(self, where: PostgresTarget, pool: Any) -> None:
         self._target, self._pool, self._closed = where, pool, False
+        self._owner = Owner(self, f"the memory in {where.shown}")
         self._sql = {
             name: _numbered(sql) for name, sql in statements("postgres", f'"{where.schema}".').items()
         }
@@ -104,7 +106,7 @@ class PostgresDatabase:
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._closed:
+        if self._closed or self._owner.is_elsewhere:
             return
         self._closed = True
         try:
@@ -115,6 +117,7 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
+        self._owner.check()
         if self._closed:
             raise StoreError(f"the memory in {self._target.shown} is closed; open it again")
         try:

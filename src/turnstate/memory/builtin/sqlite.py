@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ import apsw
 
 from ...errors import InputError, NewerFormat, StoreDamaged, StoreError
 from ...files import FILE_MODE
+from ...process import Gate, Owner, pause_before_fork
 from ...stores.sqlite.changes import SCRUB_PAUSE, SCRUB_SECONDS, SCRUB_WAIT_MS
 from ...stores.sqlite.connection import (
     MEMORY,
@@ -54,9 +56,12 @@ class SqliteDatabase:
         self._path = path or MEMORY
         self.files = (Path(path).absolute(),) if path else ()
         self._closed = False
+        self._running, self._reopening, self._is_open = Gate(), threading.Lock(), True
         with translated(self._path):
             self._writer = _prepared(path) if path else _in_memory()
             self._reader = connect(path, write=False) if path else self._writer
+        self._owner = Owner(self, f"the memory {self._path}")
+        pause_before_fork(self)
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="turnstate-memory-writer")
         self._reading = ThreadPoolExecutor(1, "turnstate-memory-reader") if path else self._writing
 
@@ -95,8 +100,8 @@ class SqliteDatabase:
         return False
 
     async def close(self) -> None:
-        """Close the file."""
-        if self._closed:
+        """Close the file; a child that inherited it does nothing."""
+        if self._closed or self._owner.is_elsewhere:
             return
         self._closed = True
 
@@ -109,14 +114,34 @@ class SqliteDatabase:
         await asyncio.to_thread(close)
 
     async def _run(self, pool: ThreadPoolExecutor, job: Callable[[], T]) -> T:
+        self._owner.check()
         if self._closed:
             raise StoreError(f"the memory {self._path} is closed; open it again")
 
         def run() -> T:
-            with translated(self._path):
+            with translated(self._path), self._running:
+                self._reopen()
                 return job()
 
         return await asyncio.get_running_loop().run_in_executor(pool, run)
+
+    def pause(self, deadline: float) -> None:
+        """Close the file for a fork once no statement is running; if one still is, leave it open."""
+        if self._running.shut(deadline) and self.files and not self._closed:
+            self._is_open = False
+            self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            self._reader.close(True)
+            self._writer.close(True)
+
+    def resume(self) -> None:
+        """Let statements run again; the next one opens the file."""
+        self._running.open()
+
+    def _reopen(self) -> None:
+        with self._reopening:
+            if not self._is_open:
+                self._writer, self._reader = connect(self._path, write=True), connect(self._path, write=False)
+                self._is_open = True
 
     def _write(self, operation: Callable[[], Operation[T]]) -> T:
         made: list[T] = []

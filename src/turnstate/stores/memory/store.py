@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import structs
 
 from ...errors import AlreadyExists, Fenced, InputError, NotFound
+from ...process import Owner
 from ...tokens.cost import INLINE, off_loop
 from ..admission import admitted, advanced, busy, check_meta
 from ..values import (
@@ -51,7 +52,13 @@ class MemoryStore:
     durability: Durability = "memory"
 
     def __init__(self) -> None:
-        self._state = MemoryTables()
+        self._tables = MemoryTables()
+        self.owner = Owner(self, "a store in memory")
+
+    @property
+    def _state(self) -> MemoryTables:
+        self.owner.check()  # a forked child has a copy, and what it writes there reaches no one
+        return self._tables
 
     async def close(self) -> None:
         """Keep everything: another handle of the same name may be open."""
@@ -419,4 +426,6 @@ async def connect(url: str) -> MemoryStore:
     name = url.removeprefix("memory:").strip("/")
     if "?" in name or "#" in name:
         raise InputError(f"{url!r} has options, but the memory store takes none")
+    if name in _named and _named[name].owner.is_elsewhere:
+        del _named[name]  # a forked child shares a store of its own
     return _named.setdefault(name, MemoryStore()) if name else MemoryStore()

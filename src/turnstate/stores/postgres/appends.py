@@ -33,6 +33,7 @@ class BatchedAppends:
 
     async def receipt(self, change: Change) -> Receipt:
         """Send a change, and return its receipt or raise the reason for its refusal."""
+        self._connections.owner.check()  # before it waits for a call that another process has in flight
         if is_plain(change):
             receipt: Receipt = await self.batches.answer(change.at, change)
             return receipt

@@ -22,6 +22,7 @@ from typing import Any
 import asyncpg
 
 from ...errors import InputError, NewerFormat, StoreDamaged, StoreError, TurnstateError
+from ...process import Owner
 from ..values import Durability
 from .faults import BROKEN, FAULTS, ROLLED_BACK, fault, unreachable
 from .queries import Query, functions, migrations, queries
@@ -75,6 +76,7 @@ class Connections:
         self._pool: Any = None
         self._kept = list[Any]()
         self._wanting = 0  # tasks waiting for the pool
+        self.owner = Owner(self, target.shown)
 
     @classmethod
     async def open(cls, target: PostgresTarget) -> Connections:
@@ -133,7 +135,7 @@ class Connections:
 
     async def close(self) -> None:
         """Wait for statements in progress, and close the connections."""
-        if self._closed:
+        if self._closed or self.owner.is_elsewhere:
             return
         self._closed = True
         try:
@@ -175,6 +177,7 @@ class Connections:
             await asyncio.sleep(random.uniform(0.0, 0.01))  # noqa: S311
 
     async def _acquired(self) -> Any:
+        self.owner.check()
         if self._closed:
             raise StoreError(f"{self.target.shown} is closed; open it again")
         while self._kept:

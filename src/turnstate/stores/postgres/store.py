@@ -71,7 +71,9 @@ class PostgresStore:
         self._appends, self._indexer = BatchedAppends(connections), Indexer(connections)
 
     async def close(self) -> None:
-        """Finish pending work and close the connections."""
+        """Finish pending work and close the connections; a child that inherited them does nothing."""
+        if self._connections.owner.is_elsewhere:
+            return
         await self._appends.batches.close()
         await self._indexer.close()
         await self._connections.close()

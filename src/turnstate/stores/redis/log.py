@@ -48,6 +48,7 @@ class PipelinedAppends:
 
     async def answer(self, change: Change, arguments: Sequence[bytes], until: float) -> list[Any]:
         """Send a change with its arguments, and return the server's answer."""
+        self._server.owner.check()  # before it waits for a call that another process has in flight
         job = _Job(session_keys(change.at), arguments, until)
         if self._server.is_cluster or not is_plain(change):
             return await self._alone(job)

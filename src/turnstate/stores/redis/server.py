@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ...errors import StoreError
+from ...process import Owner
 from .faults import (
     ERRORS,
     LOST,
@@ -96,6 +97,7 @@ class Server:
         self._client: _Client = _connected(target)
         self._turns = asyncio.Semaphore(CONNECTIONS)
         self._closed = False
+        self.owner = Owner(self, target.shown)
 
     @property
     def deadline(self) -> float:
@@ -200,6 +202,7 @@ class Server:
     async def _patiently(
         self, attempt: Callable[[], Awaitable[T]], *, twice: bool, until: float | None = None
     ) -> T:
+        self.owner.check()
         if self._closed:
             raise StoreError(f"{self.name} is closed; open it again")
         losses = 0

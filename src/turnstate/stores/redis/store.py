@@ -81,7 +81,9 @@ class RedisStore:
         self._losses = LossDetector(0 if self.durability == "fsync" else MAX_SESSIONS)
 
     async def close(self) -> None:
-        """Finish pending work and close the connections."""
+        """Finish pending work and close the connections; a child that inherited them does nothing."""
+        if self._server.owner.is_elsewhere:
+            return
         await self._appends.batches.close()
         await self._server.close()
 

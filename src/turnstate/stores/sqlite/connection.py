@@ -25,6 +25,7 @@ from ...errors import NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from ...files import FILE_MODE
 from ...open_databases import PATIENCE, hold, no_hold
 from ...own_files import APPLICATION, MEMORY_APPLICATION
+from ...process import keep_forever
 from .queries import MIGRATIONS
 from .rows import add_functions
 from .wal import has_log, lost_commits, note_lost_commits, read_log, report_lost_commits
@@ -68,6 +69,9 @@ WAL_PAGES = 1_000
 """Pages in the WAL after which it is checkpointed, the same number as SQLite's default."""
 
 
+_inherited = set[tuple[int, int]]()  # device and inode of files that were open when this process was forked
+
+
 class Connection(apsw.Connection):
     """A connection that holds its file, as `open_databases` describes, until it is closed.
 
@@ -83,6 +87,12 @@ class Connection(apsw.Connection):
             raise apsw.BusyError(f"BusyError: {error}") from error
         except OSError as error:
             raise apsw.CantOpenError(f"CantOpenError: {error}") from error
+        if file != MEMORY and self.hold.inode in _inherited:
+            self.hold.release()
+            raise StoreUnavailable(
+                f"{file} was in use when this process was forked, so that SQLite would take no locks here; "
+                "open it in a process that is started with spawn, or fork before the file is used"
+            )
         self._wait: Callable[[int], bool] = _never
         self._is_open, self._writes = True, 0
         self.pages = 0  # in the WAL, after the last commit
@@ -183,6 +193,17 @@ class Connection(apsw.Connection):
         self.hold.close(partial(super().close, force), keep)
         self._is_open = False
         self.hold.end_write(self)
+
+
+def _note_inherited() -> None:
+    """Leave connections that could not be closed before a fork untouched in the child; see `process`."""
+    for db in apsw.connections():
+        if isinstance(db, Connection):
+            keep_forever(db)
+            _inherited.add(db.hold.inode)
+
+
+os.register_at_fork(after_in_child=_note_inherited)
 
 
 def _note_pages(db: Any, _name: str, pages: int) -> int:

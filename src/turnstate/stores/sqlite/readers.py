@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 import apsw
 
 from ...errors import StoreError
+from ...process import Gate, Owner, pause_before_fork
 from .connection import Connection, connect
 from .faults import FAULTS, fault
 from .queries import SQL
@@ -76,12 +77,16 @@ class Readers:
         self._jobs: queue.SimpleQueue[tuple[Work, asyncio.Future[Any]] | None] = queue.SimpleQueue()
         self._threads = list[threading.Thread]()
         self._unfinished, self._closed, self._gate = 0, False, threading.Lock()
+        self._running, self._is_paused = Gate(), False
+        self._owner = Owner(self, path)
+        pause_before_fork(self)
 
     async def run(self, job: Query[T], *, here: Query[T] | None = None) -> T:
         """Run a query in one snapshot; `here` is a variant that may run in the loop's thread instead.
 
         `here` raises `TooLarge` before it reads too much.
         """
+        self._owner.check()
         if here is None or not self._in_loop:
             return await self.do(partial(self._read, job))
         if self._quick >= QUICK_READS and (found := self._read_here(here)) is not None:
@@ -96,6 +101,7 @@ class Readers:
 
     async def do(self, work: Callable[[], T]) -> T:
         """Run a function in one of the readers' threads."""
+        self._owner.check()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._gate:
             if self._closed:
@@ -116,7 +122,9 @@ class Readers:
         self._open.append(db)
 
     def close(self) -> None:
-        """Finish pending queries and close the connections."""
+        """Finish pending queries and close the connections; a child that inherited them leaves them open."""
+        if self._owner.is_elsewhere:
+            return
         with self._gate:
             self._closed = True
         for _ in self._threads:
@@ -128,6 +136,23 @@ class Readers:
             for db in self._open:
                 db.close(True)
             self._open = []
+
+    def pause(self, deadline: float) -> None:
+        """Close the connections for a fork once no query is running; if one still is, leave them open."""
+        is_quiet = self._running.shut(deadline)
+        left = max(0.0, deadline - time.monotonic())
+        self._is_paused = self._using.acquire(timeout=left)
+        if is_quiet and self._is_paused:
+            self._here, self._local = None, threading.local()
+            while self._open:
+                self._open.pop().close(True)
+
+    def resume(self) -> None:
+        """Let queries run again; each thread reopens its connection."""
+        if self._is_paused:
+            self._is_paused = False
+            self._using.release()
+        self._running.open()
 
     def abandon(self) -> None:
         """Interrupt running queries and close the connections."""
@@ -141,7 +166,8 @@ class Readers:
             result, error = None, None
             try:
                 if not future.cancelled():
-                    result = work()
+                    with self._running:
+                        result = work()
             except BaseException as raised:
                 error = raised
             with self._gate:
@@ -152,7 +178,8 @@ class Readers:
                 continue
             finally:
                 del work, future, waiting, result, error  # otherwise they would live until the next job
-            self._prepare()
+            with self._running:
+                self._prepare()
 
     def _prepare(self) -> None:
         """Open this thread's connection while no query waits for it, and let it read the schema."""

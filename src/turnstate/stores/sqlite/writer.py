@@ -33,6 +33,7 @@ from typing import Any, TypeVar
 import apsw
 
 from ...errors import StoreError, TurnstateError
+from ...process import Owner, pause_before_fork
 from ..values import Change, Receipt
 from . import changes
 from .connection import WAL_PAGES, Connection, connect, patience
@@ -119,10 +120,13 @@ class Writer:
         self._may_wait = True
         self._db = self._adopted(db) if db is not None else None  # otherwise the first job opens it
         self._thread = threading.Thread(target=self._run, name="turnstate-writer", daemon=True)
-        self._is_started = False
+        self._is_started = self._is_paused = False
+        self._owner = Owner(self, path)
+        pause_before_fork(self)
 
     def commit(self, change: Change) -> Awaitable[Receipt]:
         """Apply a change; awaiting the result waits until it is durable."""
+        self._owner.check()
         waiting = _Waiting(None, change=change)
         if self._is_alone and waiting.loop not in self._gathered:
             self._is_alone = False  # for appends that arrive before this caller continues
@@ -133,20 +137,26 @@ class Writer:
 
     def run(self, job: Callable[[Connection], T]) -> Awaitable[T]:
         """Run a job; awaiting the result waits until it is durable."""
+        self._owner.check()
         return self._submitted(_Waiting(job))
 
     def run_alone(self, job: Callable[[Connection], T]) -> Awaitable[T]:
         """Run a job that cannot be part of a transaction."""
+        self._owner.check()
         return self._submitted(_Waiting(job, alone=True))
 
     def start(self) -> None:
         """Start the thread, as the first job would; without a job it continues the search index."""
+        if self._owner.is_elsewhere:
+            return
         with self._gate:
             if not self._closing:
                 self._ensure_started()
 
     def close(self) -> None:
-        """Finish the queued jobs, and end the thread."""
+        """Finish the queued jobs, and end the thread; a child that inherited them does nothing."""
+        if self._owner.is_elsewhere:
+            return
         with self._gate:
             is_last, self._closing = not self._closing, True
             if is_last:
@@ -155,6 +165,20 @@ class Writer:
             self._thread.join()
         elif is_last:
             self._run()  # there was no job, so only the thread's last steps are left
+
+    def pause(self, deadline: float) -> None:
+        """Close the connection for a fork once it is not in use; if it still is, leave it open."""
+        self._is_paused = self._using.acquire(timeout=max(0.0, deadline - time.monotonic()))
+        if self._is_paused and self._db is not None:
+            # The WAL stays as it is: a checkpoint would take long, and the WAL may not have been examined.
+            self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            self._disconnect()
+
+    def resume(self) -> None:
+        """Let jobs run again; the next one opens the connection."""
+        if self._is_paused:
+            self._is_paused = False
+            self._using.release()
 
     def _ensure_started(self) -> None:
         if not self._is_started:
