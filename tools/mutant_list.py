@@ -1144,8 +1144,8 @@ MUTANTS = (
     Mutant(
         "mcp-children",
         "processes that a server started stay",
-        "os.killpg(process.pid, how)",
-        "os.kill(process.pid, how)",
+        "os.killpg(group, how)",
+        "os.kill(group, how)",
         _tests("tests/integration/test_mcp.py", k="cancelled or hangs"),
     ),
     Mutant(
@@ -1184,10 +1184,33 @@ MUTANTS = (
         TOOLS,
     ),
     Mutant(
+        "tools-malformed",
+        "a call whose arguments are not an object runs the tool with its defaults",
+        "return None if call.unparsed is None else",
+        "return None if call.args is not None else",
+        TOOLS,
+    ),
+    Mutant(
+        "tools-started",
+        "a call is recorded as started before the user is asked",
+        "        if refusal := await self._refusal(found, call):\n            return _error(call, refusal)\n"
+        "        if starting is not None and not found.idempotent:\n            await starting(call)\n",
+        "        if starting is not None and not found.idempotent:\n            await starting(call)\n"
+        "        if refusal := await self._refusal(found, call):\n            return _error(call, refusal)\n",
+        TOOLS,
+    ),
+    Mutant(
+        "chat-unseen",
+        "yes can be said to what was not shown",
+        '{"m": f"show {count:,} of them", "e": "show all of them", **refusals}',
+        '{"m": f"show {count:,} of them", "e": "show all of them", "y": "yes", **refusals}',
+        _tests(f"{UNIT}/chat"),
+    ),
+    Mutant(
         "tools-secrets",
         "a command gets the secrets of the environment",
-        "for name, value in os.environ.items() if not _SECRET.search(name)",
-        "for name, value in os.environ.items()",
+        "if any(fnmatchcase(name, pattern) for pattern in patterns)",
+        "if patterns",
         TOOLS,
     ),
     Mutant(

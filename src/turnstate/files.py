@@ -25,6 +25,7 @@ __all__ = [
     "load_cache",
     "lock",
     "make_folder",
+    "make_private",
     "open_folder",
     "replace",
     "save_cache",
@@ -124,6 +125,15 @@ def replace(path: Path, data: bytes, *, draft: str = "") -> None:
                 os.unlink(draft, dir_fd=folder)
             raise
         sync_folder(folder)
+
+
+def make_private(path: Path) -> None:
+    """Create an empty file unless it exists, and make it private to its owner, whoever wrote it before."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        os.fchmod(file, FILE_MODE)
+    finally:
+        os.close(file)
 
 
 def save_cache(path: Path, magic: bytes, payload: bytes) -> None:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import pytest
 from chat_model import ChatModel
+from process_end import has_ended
 from terminal import Terminal
 
 from turnstate import Message, SessionManager
@@ -127,6 +128,29 @@ def test_ctrl_c_stops_an_answer_and_a_tool_and_twice_leaves(chat: Start, folder:
             terminal.read(0.3)
         assert terminal.wait_for_end() == 0
     assert not (folder / "late").exists()
+
+
+def test_a_closed_terminal_ends_the_command_that_runs(chat: Start, folder: Path) -> None:
+    terminal = chat()
+    terminal.enter("run echo $$ > pid; exec sleep 600")
+    terminal.wait("Run run_command?")
+    terminal.type("y")
+    while not (folder / "pid").exists() or not (folder / "pid").read_text().strip():
+        terminal.read()
+    terminal.child.ptyproc.fileobj.close()
+    assert has_ended(int((folder / "pid").read_text()))
+
+
+def test_what_was_typed_is_private(chat: Start, tmp_path: Path) -> None:
+    kept = tmp_path / "home" / "chat_history"
+    kept.parent.mkdir(mode=0o700)
+    kept.touch(mode=0o644)  # as earlier versions made it
+    kept.chmod(0o644)
+    with chat() as terminal:
+        terminal.enter("the password is swordfish")
+        terminal.wait("You said: the password is swordfish")
+    assert "swordfish" in kept.read_text()
+    assert kept.stat().st_mode & 0o777 == 0o600
 
 
 def test_input_of_every_kind(chat: Start, folder: Path, model: ChatModel) -> None:

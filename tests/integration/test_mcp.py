@@ -142,6 +142,54 @@ def test_a_cancelled_call_leaves_the_server_usable_and_what_a_server_started_end
     assert all(has_ended(pid) for pid in asyncio.run(spawned()))
 
 
+OWNER = """
+import asyncio, sys
+from turnstate.tools import McpServer, McpServers, ToolManager
+from turnstate.tools.process import watchdog
+
+async def main():
+    deaf = McpServer(name="deaf", command="/bin/sh", args=("-c", sys.argv[1]), start_seconds=600)
+    starting = asyncio.create_task(McpServers([deaf], ToolManager()).__aenter__())
+    while not watchdog._groups:
+        await asyncio.sleep(0.001)
+    print("ready", flush=True)
+    await starting
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.req("L2")
+def test_a_server_that_ignores_the_end_of_its_input_ends_with_a_process_that_is_killed(
+    tmp_path: Path,
+) -> None:
+    text = f"trap '' HUP TERM; echo $$ > {tmp_path}/pid; sleep 600 & wait"
+    with subprocess.Popen([sys.executable, "-c", OWNER, text], stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"ready\n"
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+            time.sleep(0.01)
+        owner.kill()
+    assert has_ended(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.req("L2")
+def test_a_server_gets_no_secrets_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("DATABASE_URL", "GH_PAT", "MYSQL_PWD", "NPM_AUTH", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "hidden-value")
+    script = f"env > {tmp_path}/seen; exit 1"
+    server = McpServer(name="nosy", command="/bin/sh", args=("-c", script), env={"TOKEN": "given"})
+
+    async def started() -> None:
+        async with McpServers([server], ToolManager()):
+            pass
+
+    asyncio.run(started())
+    seen = (tmp_path / "seen").read_text()
+    assert "TOKEN=given" in seen
+    assert "hidden-value" not in seen
+
+
 @pytest.mark.req("L2")
 def test_an_answer_of_50_megabytes_is_cut_and_one_beyond_the_limit_is_an_error(
     monkeypatch: pytest.MonkeyPatch,

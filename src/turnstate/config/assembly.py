@@ -82,7 +82,10 @@ class Equipment:
             )  # relative to the workspace, not to the current folder
             for name, one in (settings.servers | {one.name: one for one in profile.mcp}).items()
         }
-        self.tools = _chosen(profile, tools, servers, approvals=approvals, workspace=folder)
+        self._variables = settings.commands.variables
+        self.tools = _chosen(
+            profile, tools, servers, approvals=approvals, workspace=folder, variables=self._variables
+        )
         self.servers = McpServers(servers.values(), self.tools)
         self._hooks = settings.hooks + profile.hooks
         self._limits = profile.limits or settings.limits
@@ -110,7 +113,9 @@ class Equipment:
             tools=self.tools,
             budget=self.budget(model),
             limits=self._limits,
-            hooks=command_hooks(self._hooks, session=session.id, folder=self._folder),
+            hooks=command_hooks(
+                self._hooks, session=session.id, folder=self._folder, variables=self._variables
+            ),
             checkpoints=checkpoints,
             context=context or self._sticky(model),
         )

@@ -44,6 +44,8 @@ def effects(document: dict[str, Any], folder: Path) -> Iterator[str]:
         scope = f" on {rule['path']}" if rule.get("path") else ""
         verb = {"allow": "runs without asking", "ask": "asks before", "deny": "refuses"}[rule["decision"]]
         yield f"{verb}: {rule['tool']}{scope}"
+    if variables := document.get("commands", {}).get("variables"):
+        yield f"lets commands and hooks read the environment variables {', '.join(variables)}"
     for key, verb in _TEXTS.items():
         if document.get(key):
             yield f"{verb} {shown_url(document[key])}"

@@ -44,14 +44,20 @@ class _HookAnswer(Struct, frozen=True, forbid_unknown_fields=True):
     is_error: bool = False
 
 
-def command_hooks(commands: HookCommands, *, session: str, folder: Path) -> Hooks:
-    """Return hooks that run these commands in a folder; the commands of a step run one after another."""
-    return _CommandHooks(commands, session, folder).hooks()
+def command_hooks(
+    commands: HookCommands, *, session: str, folder: Path, variables: Sequence[str] = ()
+) -> Hooks:
+    """Return hooks that run these commands in a folder; the commands of a step run one after another.
+
+    `variables` are environment variables that they get besides the usual ones, by name or pattern.
+    """
+    return _CommandHooks(commands, session, folder, variables).hooks()
 
 
 class _CommandHooks:
-    def __init__(self, commands: HookCommands, session: str, folder: Path) -> None:
+    def __init__(self, commands: HookCommands, session: str, folder: Path, variables: Sequence[str]) -> None:
         self._commands, self._session, self._folder = commands, session, folder
+        self._variables = variables
 
     def hooks(self) -> Hooks:
         """Return hooks for the steps that have commands only, so the others cost nothing."""
@@ -107,7 +113,12 @@ class _CommandHooks:
         program = command.command
         try:
             done = await run_program(
-                program, *command.args, folder=self._folder, seconds=command.seconds, given=given
+                program,
+                *command.args,
+                folder=self._folder,
+                seconds=command.seconds,
+                given=given,
+                variables=self._variables,
             )
         except OSError as error:
             raise HookFailed(f"the hook {program} cannot be started: {error.strerror}") from None

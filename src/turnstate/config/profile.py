@@ -36,6 +36,7 @@ __all__ = [
     "AGENTS_FOLDER",
     "AgentProfile",
     "AgentState",
+    "CommandSettings",
     "HookCommand",
     "HookCommands",
     "Sizes",
@@ -69,6 +70,17 @@ class Sizes(Struct, frozen=True, kw_only=True):
         for name in ("window", "output"):
             if (value := getattr(self, name)) is not None:
                 check_whole(f"budget.{name}", value, least=0 if name == "output" else 1, most=TOKENS)
+
+
+class CommandSettings(Struct, frozen=True, kw_only=True):
+    """What commands and hooks get: environment variables besides the usual ones, by name or pattern."""
+
+    variables: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.variables:
+            if not name or "=" in name:
+                raise InputError(f"commands.variables: {name!r:.60} is not the name of a variable")
 
 
 class HookCommand(Struct, frozen=True, kw_only=True):
@@ -213,8 +225,15 @@ def check_table(name: str, table: Any, *, where: str) -> None:
         case "approve":
             rules(table, where=where)
         case _:
-            kinds: dict[str, Any] = {"budget": Sizes, "policy": Policy, "recall": Recall, "limits": Limits}
-            kind = kinds.get(name, HookCommands)
+            kinds: dict[str, Any] = {
+                "budget": Sizes,
+                "policy": Policy,
+                "recall": Recall,
+                "limits": Limits,
+                "commands": CommandSettings,
+                "hooks": HookCommands,
+            }
+            kind = kinds[name]
             checked(_as_table(table, name, where), kind, where=f"{where}: [{name}]")
 
 

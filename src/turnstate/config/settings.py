@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..context.policy import Policy
     from ..session import Recall
     from ..tools import McpServer, Rule
-    from .profile import HookCommands, Sizes
+    from .profile import CommandSettings, HookCommands, Sizes
 
 __all__ = ["Given", "Origin", "Settings"]
 
@@ -160,6 +160,13 @@ class Settings:
         from .profile import HookCommands
 
         return self._table("hooks", HookCommands)
+
+    @property
+    def commands(self) -> CommandSettings:
+        """What commands and hooks get of the environment."""
+        from .profile import CommandSettings
+
+        return self._table("commands", CommandSettings)
 
     @property
     def servers(self) -> dict[str, McpServer]:

@@ -102,6 +102,7 @@ TABLES = {
     "limits": "when a run of an agent ends: the options of `Limits`",
     "mcp": "`[mcp.NAME]`: servers that every agent gets",
     "hooks": "commands that run at the steps of every agent",
+    "commands": "what commands and hooks get: `variables`, names or patterns of environment variables",
     "approve": "`[[approve]]`: rules for tools: `tool`, `decision` and perhaps `path`",
     "keys": "keys of providers; only in the user's file",
 }

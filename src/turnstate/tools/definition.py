@@ -60,12 +60,16 @@ class BadArguments(InputError):
 
 
 class ToolContext(Struct, frozen=True, kw_only=True):
-    """What a tool can use while it runs: the call, the session, the workspace and its line tracking."""
+    """What a tool can use while it runs: the call, the session, the workspace and its line tracking.
+
+    ``variables`` are names of environment variables that commands get besides the usual ones.
+    """
 
     call: ToolCallRequest
     session: Session | None = None
     workspace: WorkspaceFiles | None = None
     tracking: LineTracking | None = None
+    variables: tuple[str, ...] = ()
 
 
 Check = Callable[[dict[str, Any]], Any]

@@ -56,12 +56,13 @@ class ToolManager:
         workspace: Path | None = None,
         timeout: float = TIMEOUT,
         output_limit: int = OUTPUT_LIMIT,
+        variables: Iterable[str] = (),
     ) -> None:
         check_number("ToolManager(timeout)", timeout, least=0, most=86_400, above=True)
         check_whole("ToolManager(output_limit)", output_limit, least=1_000)
         self.approvals = approvals or Approvals()
         self.workspace = WorkspaceFiles(workspace) if workspace is not None else None
-        self._timeout, self._output_limit = timeout, output_limit
+        self._timeout, self._output_limit, self._variables = timeout, output_limit, tuple(variables)
         self._tools = dict[str, Tool]()
         self.sources = list[Callable[[], Awaitable[None]]]()
         """Functions to await before each request, so that the tools of servers are up to date."""
@@ -120,7 +121,13 @@ class ToolManager:
         run.
         """
         contexts = [
-            ToolContext(call=call, session=session, workspace=self.workspace, tracking=tracking)
+            ToolContext(
+                call=call,
+                session=session,
+                workspace=self.workspace,
+                tracking=tracking,
+                variables=self._variables,
+            )
             for call in calls
         ]
         if len(contexts) == 1:  # needs no task

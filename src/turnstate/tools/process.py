@@ -1,8 +1,11 @@
-"""Processes of tools: each has its own process group, and the whole group ends with it.
+"""Processes of tools: each has its own process group, and the whole group ends with it and with us.
 
-So nothing that a command or an MCP server started is left running. No wait depends on pipes, since a process
-that left its group may hold them open forever. A local MCP server communicates over standard input and
-output, one message per line; reading a line takes time linear in its length.
+So nothing that a command or an MCP server started is left running, however this process ends. No wait depends
+on pipes, since a process that left its group may hold them open forever. Environments are allow-lists: what a
+process gets is named, and everything else, such as a key that this program was given, stays here.
+
+A local MCP server communicates over standard input and output, one message per line; reading a line takes
+time linear in its length.
 """
 
 from __future__ import annotations
@@ -10,15 +13,39 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import threading
+from asyncio import SubprocessTransport
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from fnmatch import fnmatchcase
 from typing import Any
 
-__all__ = ["LastWords", "end_group", "message_streams"]
+__all__ = [
+    "USUAL_VARIABLES",
+    "LastWords",
+    "environment",
+    "group_of",
+    "is_alive",
+    "message_streams",
+    "watchdog",
+]
 
 KILL_AFTER = 2.0
 """Seconds between asking a process to end and killing it."""
+
+USUAL_VARIABLES = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "TMP", "TEMP"),
+    *("LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "COLORTERM", "NO_COLOR", "CI"),
+    *("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYENV_ROOT", "PYTHONPATH"),
+    *("JAVA_HOME", "GOPATH", "GOROOT", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR", "NODE_PATH"),
+    *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PKG_CONFIG_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
+"""Variables that commands need to find programs, folders and the user's language; none of them has a secret.
+
+A proxy's address may contain a password, and an agent's socket (`SSH_AUTH_SOCK`) signs what it is given, so
+they are not here."""
 
 POLL = 0.02
 CHUNK = 1 << 20
@@ -47,26 +74,170 @@ class LastWords:
             self._text = (self._text + chunk)[-LAST_WORDS:]
 
 
-async def end_group(process: Process) -> None:
-    """Terminate the whole group of a process, then kill it; do so even if the process itself has ended."""
+class _Watchdog:
+    """A process that outlives this one by an instant: it ends the groups that this one leaves behind.
+
+    A signal handler would not do. A program that uses this library has its own, a process that is killed runs
+    none, and the default action for a closed terminal or SIGTERM runs no Python either. The watchdog reads
+    the groups from a pipe whose other end only this process has, so the end of the pipe is its end.
+    """
+
+    def __init__(self) -> None:
+        self._forget()
+        os.register_at_fork(after_in_child=self._forked)
+
+    def start(self) -> None:
+        """Start the watchdog unless it runs; do so before a process is started, since this takes longer."""
+        with self._lock:
+            if self._pipe is None:
+                self._pipe = self._started()
+
+    def watch(self, group: int) -> None:
+        """Have a group of processes ended when this process has ended."""
+        with self._lock:
+            self._groups.add(group)
+            self._tell(f"+ {group}\n")
+
+    def release(self, group: int) -> None:
+        """Forget a group that has ended; its number may be used again."""
+        with self._lock:
+            self._groups.discard(group)
+            if self._pipe is not None:
+                self._tell(f"- {group}\n")
+
+    def _tell(self, line: str) -> None:
+        if self._pipe is not None:
+            try:
+                os.write(self._pipe, line.encode())
+                return
+            except BrokenPipeError:  # someone killed it
+                os.close(self._pipe)
+        self._pipe = self._started()
+        os.write(self._pipe, "".join(f"+ {group}\n" for group in self._groups).encode())
+
+    def _started(self) -> int:
+        """Start the watchdog and return the pipe to it; the shell between leaves it no child of ours."""
+        reading, writing = os.pipe()
+        try:
+            subprocess.run(  # noqa: S603
+                ["/bin/sh", "-c", _WATCHDOG, "turnstate-watchdog", str(KILL_AFTER)],
+                stdin=reading,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,  # it does not get what a terminal sends to our group
+                check=True,
+            )
+        except BaseException:
+            os.close(writing)
+            raise
+        finally:
+            os.close(reading)
+        return writing
+
+    def _forget(self) -> None:
+        self._lock, self._pipe, self._groups = threading.Lock(), None, set()
+
+    def _forked(self) -> None:
+        if self._pipe is not None:
+            os.close(self._pipe)  # the parent's: its end must not wait for ours
+        self._forget()
+
+    _lock: threading.Lock
+    _pipe: int | None
+    _groups: set[int]
+
+
+_WATCHDOG = r"""
+exec 3<&0
+{
+    trap '' HUP INT TERM
+    groups=
+    while read -r sign group; do
+        left=
+        for one in $groups; do [ "$one" = "$group" ] || left="$left $one"; done
+        groups=$left
+        [ "$sign" = - ] || groups="$groups $group"
+    done
+    for one in $groups; do kill -s TERM -- "-$one"; done
+    [ -z "$groups" ] || sleep "$1"
+    for one in $groups; do kill -s KILL -- "-$one"; done
+} <&3 3<&- &
+"""
+
+watchdog = _Watchdog()
+
+
+@asynccontextmanager
+async def group_of(transport: SubprocessTransport) -> AsyncIterator[None]:
+    """End the whole group of a process at the end of the block, and also if this process ends before that."""
     try:
-        for how in (signal.SIGTERM, signal.SIGKILL):
-            os.killpg(process.pid, how)
-            if how == signal.SIGTERM:
-                await _gone(process.pid, KILL_AFTER)
-    except ProcessLookupError:
-        pass
-    while process.returncode is None:  # wait() would also wait for pipes that another process may hold
-        await asyncio.sleep(POLL)
-    if (transport := getattr(process, "_transport", None)) is not None:
-        transport.close()
+        watchdog.watch(transport.get_pid())
+        yield
+    finally:
+        await asyncio.shield(asyncio.ensure_future(_end(transport)))
 
 
-async def _gone(group: int, seconds: float) -> None:
-    """Wait at most `seconds` for a group to end; raise ProcessLookupError once it has ended."""
-    until = asyncio.get_running_loop().time() + seconds
-    while asyncio.get_running_loop().time() < until:
+def is_alive(group: int) -> bool:
+    """Return True if a process of a group is still running."""
+    try:
         os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return _has_running(group)
+
+
+def _has_running(group: int) -> bool:
+    """Return False if all processes of a group have ended, and nobody has collected their exit codes.
+
+    In a container whose first process collects none, such a group would seem to live forever.
+    """
+    try:
+        pids = [name for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return True  # not on Linux
+    for pid in pids:
+        with suppress(OSError):
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                state, _parent, its_group = file.read().rpartition(b")")[2].split()[:3]
+            if int(its_group) == group and state not in (b"Z", b"X"):
+                return True
+    return False
+
+
+def environment(names: Iterable[str] = ()) -> dict[str, str]:
+    """Return the variables that a command gets: the usual ones, and those that match further names."""
+    patterns = (*USUAL_VARIABLES, *names)
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
+
+
+async def _end(transport: SubprocessTransport) -> None:
+    """Terminate a group, then kill it; do so even if the process itself has ended."""
+    group = transport.get_pid()
+    try:
+        _signal(group, signal.SIGTERM)
+        await _gone(group)
+    finally:  # also if the event loop ends now
+        _signal(group, signal.SIGKILL)
+        watchdog.release(group)
+    while transport.get_returncode() is None:  # wait() would also wait for pipes that another may hold
+        await asyncio.sleep(POLL)
+    transport.close()
+
+
+def _signal(group: int, how: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, how)
+
+
+async def _gone(group: int) -> None:
+    """Wait until a group has ended, but not for long."""
+    until = asyncio.get_running_loop().time() + KILL_AFTER
+    while is_alive(group) and asyncio.get_running_loop().time() < until:
         await asyncio.sleep(POLL)
 
 
@@ -77,6 +248,7 @@ async def message_streams(
     """Start an MCP server and yield the streams of its messages, as the SDK expects them."""
     import anyio
 
+    watchdog.start()
     process = await asyncio.create_subprocess_exec(
         command,
         *args,
@@ -88,7 +260,8 @@ async def message_streams(
         start_new_session=True,
         limit=CHUNK,
     )
-    try:
+    transport: SubprocessTransport = process._transport  # type: ignore[attr-defined]
+    async with group_of(transport):
         deliver, received = anyio.create_memory_object_stream[Any](0)
         send, waiting = anyio.create_memory_object_stream[Any](0)
         heard = asyncio.create_task(last_words.listen(process))
@@ -104,16 +277,12 @@ async def message_streams(
             send.close()
             if process.stdin is not None:
                 process.stdin.close()  # a well-behaved server then exits by itself
-            with suppress(ProcessLookupError):
-                await _gone(process.pid, KILL_AFTER)
+            await _gone(process.pid)
             await asyncio.wait([heard], timeout=POLL)  # its last output may still be on its way
             last_words.code = process.returncode or 0
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-    finally:
-        with suppress(ProcessLookupError):
-            await asyncio.shield(asyncio.ensure_future(end_group(process)))
 
 
 async def _read(process: Process, deliver: Any) -> None:

@@ -114,11 +114,11 @@ class Keyboard:
                 asking = asyncio.create_task(self._ask())
                 asking.add_done_callback(start.set_result)
                 for key in keys:
-                    while (asked := self._view._answer) is None or asked.done():
+                    while ((asked := self._view._answer) is None or asked.done()) and not asking.done():
                         await asyncio.sleep(0.001)
                     is_answer = key in [choice.key for choice in self._view._choices]
                     typed.send_text(key)
-                    while is_answer and self._view._answer is asked:
+                    while is_answer and self._view._answer is asked and not asking.done():
                         await asyncio.sleep(0.001)
                 await asking
                 await chatting

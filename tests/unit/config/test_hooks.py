@@ -123,3 +123,15 @@ def test_a_command_gets_no_keys_and_a_step_without_a_tool_takes_no_result(
     assert made.after_reply
     with pytest.raises(Stop, match="only tools have one"):
         answer(made.after_reply(Message.assistant("x")))
+
+
+def test_a_command_gets_the_variables_that_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgres://u:secret@db")
+    monkeypatch.setenv("MINE", "1")
+    commands = HookCommands(before_tool=(shell("env > seen"),))
+    made = command_hooks(commands, session="s1", folder=tmp_path, variables=("MINE",))
+    assert made.before_tool
+    assert answer(made.before_tool(CALL)) is None
+    seen = (tmp_path / "seen").read_text().splitlines()
+    assert "MINE=1" in seen
+    assert not any(line.startswith("DATABASE_URL") for line in seen)

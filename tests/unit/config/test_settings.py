@@ -99,6 +99,7 @@ def test_what_runs_is_withheld_until_this_content_is_approved(folder: Path, home
         "recall": "[recall]\nhits = 1",
         "sizes": "[budget]\nwindow = 9000",
         "hooks": "[[hooks.before_tool]]\ncommand = './run'",
+        "commands": "[commands]\nvariables = ['DATABASE_URL']",
         "servers": "[mcp.x]\ncommand = './run'",
         "rules": "[[approve]]\ntool = '*'\ndecision = 'allow'",
     }

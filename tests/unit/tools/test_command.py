@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +16,12 @@ import pytest
 from process_end import has_ended
 
 from turnstate import ToolCallRequest, ToolCallResult
-from turnstate.tools import Approvals, Rule, ToolManager, command, run_command
+from turnstate.tools import Approvals, Rule, ToolManager, command, process, run_command
 
 
-async def ran(root: Path, text: str, **args: Any) -> ToolCallResult:
-    manager = ToolManager([run_command], workspace=root, approvals=Approvals([Rule("*", "allow")]))
+async def ran(root: Path, text: str, *, variables: tuple[str, ...] = (), **args: Any) -> ToolCallResult:
+    allow = Approvals([Rule("*", "allow")])
+    manager = ToolManager([run_command], workspace=root, approvals=allow, variables=variables)
     calls = [ToolCallRequest(name="run_command", args={"command": text, **args})]
     (result,) = [one async for one in manager.run(calls)]
     return result
@@ -53,6 +59,20 @@ def test_a_command_left_in_the_background_does_not_survive(tmp_path: Path) -> No
     assert has_ended(pid_in(tmp_path / "child"))
 
 
+@pytest.mark.req("L3")
+def test_a_command_that_leaves_its_output_open_returns_at_once_with_what_it_printed(tmp_path: Path) -> None:
+    """A limit of an hour would be waited for if the open pipe counted instead of the shell's end."""
+    text = "echo before; (echo $$; exec sleep 3600) & echo $! > child; echo after"
+    done = asyncio.run(ran(tmp_path, text, seconds=3_600))
+    assert not done.is_error
+    assert done.result.endswith("\n[what it left in the background was ended]")
+    assert {"before", "after"} <= set(done.result.splitlines())
+    assert has_ended(pid_in(tmp_path / "child"))
+    failed = asyncio.run(ran(tmp_path, "sleep 3600 & exit 3", seconds=3_600))
+    assert failed.is_error
+    assert failed.result == "[what it left in the background was ended]\n[exit code 3]"
+
+
 def test_cancelling_stops_a_command(tmp_path: Path) -> None:
     async def cancelled() -> None:
         task = asyncio.ensure_future(ran(tmp_path, "echo $$ > child; exec sleep 100"))
@@ -84,8 +104,80 @@ def test_a_piece_that_is_longer_than_what_is_kept_leaves_its_end(monkeypatch: py
     assert output.text() == "first\n[34 bytes left out]\n56789"
 
 
-def test_secrets_of_the_environment_are_not_handed_on(
+SECRETS = (
+    *("OPENAI_API_KEY", "DATABASE_URL", "GH_PAT", "MYSQL_PWD", "PGPASSFILE", "NPM_AUTH", "SSH_AUTH_SOCK"),
+    *("https_proxy", "SENTRY_DSN", "SLACK_WEBHOOK", "KUBECONFIG", "X"),
+)
+
+
+@pytest.mark.req("L3")
+def test_a_command_gets_the_variables_that_are_named_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    assert "sk-secret" not in asyncio.run(ran(tmp_path, "env")).result
+    for name in SECRETS:
+        monkeypatch.setenv(name, "hidden-value")
+    monkeypatch.setenv("LC_TIME", "de_DE.UTF-8")
+    monkeypatch.setenv("MINE_ONE", "1")
+    shown = asyncio.run(ran(tmp_path, "env")).result.splitlines()
+    assert not any("hidden-value" in line for line in shown)
+    assert {"LC_TIME=de_DE.UTF-8", f"PATH={os.environ['PATH']}"} <= set(shown)
+    assert "MINE_ONE=1" not in shown
+    shown = asyncio.run(ran(tmp_path, "env", variables=("MINE_*", "X"))).result.splitlines()
+    assert {"MINE_ONE=1", "X=hidden-value"} <= set(shown)
+
+
+ENDS = (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL)
+PROGRAM = """
+import asyncio, sys
+from turnstate.tools.command import run_program
+from turnstate.tools.process import watchdog
+
+async def main():
+    running = asyncio.create_task(run_program("/bin/sh", "-c", sys.argv[1], folder=None, seconds=600))
+    while not watchdog._groups:
+        await asyncio.sleep(0.001)
+    print("ready", flush=True)
+    await running
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.req("L2")
+def test_a_command_ends_with_the_process_that_runs_it(tmp_path: Path) -> None:
+    """The command ignores what a terminal sends, and has a child."""
+    pids = list[int]()
+    with ExitStack() as stack:
+        for end in ENDS:
+            place = tmp_path / end.name
+            text = f"trap '' HUP TERM; sleep 600 & echo $! > {place}.child; echo $$ > {place}.shell; wait"
+            started = subprocess.Popen([sys.executable, "-c", PROGRAM, text], stdout=subprocess.PIPE)
+            running = stack.enter_context(started)
+            assert running.stdout is not None
+            assert running.stdout.readline() == b"ready\n"
+            pids += [pid_in(Path(f"{place}.{name}")) for name in ("child", "shell")]
+            running.send_signal(end)
+    assert all(map(has_ended, pids))
+
+
+def test_a_watchdog_that_was_killed_is_started_again() -> None:
+    watchdog = process._Watchdog()
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as first:
+        watchdog.watch(first.pid)
+        reading = watchdog._pipe
+        assert reading is not None
+        watchdog._pipe = broken_pipe()
+        with subprocess.Popen(["sleep", "600"], start_new_session=True) as second:
+            watchdog.watch(second.pid)
+            watchdog.release(first.pid)
+            os.close(reading)
+            first.wait()
+            assert watchdog._pipe is not None
+            os.close(watchdog._pipe)
+            second.wait()
+
+
+def broken_pipe() -> int:
+    reading, writing = os.pipe()
+    os.close(reading)
+    return writing

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ... import files
 from ...cli_kit import lookup, screen
 from ...config import AgentProfile, NotTrusted, Settings
 from ...errors import InputError, NotFound
@@ -262,8 +263,9 @@ def _terminal(workspace: Path, home: Home) -> TerminalView:
         raise InputError(
             "the chat on a terminal needs one more package: pip install 'turnstate[chat]'"
         ) from None
-    home.make()
-    return TerminalView(workspace, history=home.path / "chat_history")
+    history = home.make() / "chat_history"
+    files.make_private(history)  # what the user types may be secret
+    return TerminalView(workspace, history=history)
 
 
 async def _piped(chat: Chat, *, lines: bool) -> int:
