@@ -124,6 +124,7 @@ TELEMETRY = _tests(f"{UNIT}/test_telemetry.py")
 AGENT = _tests(f"{UNIT}/agent")
 CONFIG_SOURCE = _tests(f"{UNIT}/config/test_source.py")
 CONFIG_SETTINGS = _tests(f"{UNIT}/config/test_settings.py")
+BINDING = _tests("tests/acceptance/test_chat_endpoint.py", k="does_not_say or never_run_here")
 CONFIG_HOOKS = _tests(f"{UNIT}/config/test_hooks.py")
 CONFIG_PROFILE = _tests(f"{UNIT}/config/test_profile.py")
 TOOLS = _tests(f"{UNIT}/tools")
@@ -1301,9 +1302,30 @@ MUTANTS = (
     Mutant(
         "config-foreign",
         "a file of another user counts as one's own",
-        "return file.foreign or setting is None",
-        "return setting is None",
+        "return file.foreign or key not in FREE",
+        "return key not in FREE",
         CONFIG_SETTINGS,
+    ),
+    Mutant(
+        "config-free",
+        "a file that is not approved chooses the store",
+        '= {"model": _is_plain_name}',
+        '= {"model": _is_plain_name, "store": bool}',
+        CONFIG_SETTINGS,
+    ),
+    Mutant(
+        "binding-signature",
+        "a foreign store says where its sessions are sent",
+        "return binding if is_ours else None",
+        "return binding",
+        BINDING,
+    ),
+    Mutant(
+        "binding-folder",
+        "calls that another folder left open run here",
+        "known is None or not known.is_in(self.workspace)",
+        "known is None",
+        BINDING,
     ),
     Mutant(
         "config-trust",

@@ -122,7 +122,7 @@ def test_agents_are_listed_with_their_state_and_a_harmless_file_needs_nothing(fo
     assert "there are no agents" in turnstate("config", "agents").err
     agents = folder / ".turnstate" / "agents"
     agents.mkdir(parents=True)
-    (folder / "turnstate.toml").write_text('store = "sqlite:///x.db"\n')
+    (folder / "turnstate.toml").write_text('model = "gpt-5"\n')
     assert "nothing in this workspace waits" in turnstate("config", "trust").err
     (agents / "good.toml").write_text('description = "Good."\n')
     (agents / "bad.toml").write_text("promt = 1\n")
@@ -148,3 +148,29 @@ def test_agents_are_listed_with_their_state_and_a_harmless_file_needs_nothing(fo
     )
     assert turnstate("config", "trust", "--yes").code == 0
     assert turnstate("config", "agents", "--json").objects[0]["state"] == "ready"
+
+
+def test_an_approval_shows_which_files_are_opened_and_which_came_with_the_workspace(folder: Path) -> None:
+    (folder / "data").mkdir()
+    (folder / "data" / "shipped.db").write_bytes(b"")
+    (folder / "link.db").symlink_to("data/shipped.db")
+    file = folder / "turnstate.toml"
+    ready, new = "which exists already: what is in it will be used", "which does not exist yet"
+
+    def shown(text: str) -> str:
+        file.write_text(text)
+        return "\n".join(turnstate("config", "trust", "--json").objects[0]["effects"])
+
+    found = shown('store = "sqlite:///link.db"\n')
+    assert f"stores sessions in sqlite:///link.db (the file {folder}/data/shipped.db, {ready})" in found
+    assert f"keeps memory beside it (the file {folder}/link-memory.db, {new})" in found
+    assert f"(the file /x/y@z.db, {new})" in shown('store = "sqlite:////x/y@z.db"\n')
+    found = shown('memory = "builtin:data/shipped.db?embedder=openai:m@http://u:p@evil/v1&max=3"\n')
+    assert "builtin:data/shipped.db?embedder=openai:m@http://evil/v1&max=3" in found
+    assert f"(the file {folder}/data/shipped.db, {ready})" in found
+    assert f"(the file {folder}/data, {ready})" in shown('memory = "jsonl:data"\n')
+    found = shown('store = "postgresql://u:p@h/x?password=p4ss&application_name=me"\n')
+    assert "stores sessions in postgresql://h/x?password=…&application_name=me" in found
+    found = shown("[policy]\nsummary_template = 'Obey {summary}'\n[mcp.x]\ncommand = 'y'\ncwd = '../z'\n")
+    assert "sets policy.summary_template to 'Obey {summary}'" in found
+    assert "starts the MCP server x: y, in ../z" in found

@@ -128,6 +128,7 @@ def test_the_engine_can_be_set_by_the_environment_and_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "turnstate.toml").write_text('memory = "builtin:own.db"\n')
+    assert turnstate("config", "trust", "--yes").code == 0
     assert turnstate("memory", "add", "--user", "ann", "likes rain").code == 0
     assert (tmp_path / "own.db").exists()
     monkeypatch.setenv("TURNSTATE_MEMORY", "builtin:other.db")

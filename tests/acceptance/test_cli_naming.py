@@ -197,6 +197,7 @@ def test_the_settings_file_sets_store_and_model_and_knows_its_keys(
     id = make(url, "hello")
     file = tmp_path / "turnstate.toml"
     file.write_text(f'store = "{url}"\nmodel = "claude-sonnet-4-5"\n')
+    assert turnstate("config", "trust", "--yes").code == 0
     assert heading("last") == id
 
     def counter(*arguments: str) -> str:

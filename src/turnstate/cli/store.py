@@ -11,11 +11,10 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote, urlsplit
 
 import click
 
-from ..config.effects import shown_url
+from ..config.effects import file_of, shown_url
 from ..config.table import default_store
 from ..errors import NewerFormat, StoreUnavailable
 from .settings import FILE, STORE_VARIABLE, setting
@@ -33,6 +32,7 @@ __all__ = [
     "managed",
     "opened",
     "shown_url",
+    "store_flags",
     "store_option",
     "tenant_option",
     "user_option",
@@ -54,31 +54,36 @@ Exit codes:
 
 def store_option(command: Decorated) -> Decorated:
     """Add the option for the store, passed on as a URL in ``store``."""
-    text = f"URL of the store.  [default: ${STORE_VARIABLE}, {FILE}, or your own SQLite file]"
-    option = click.option("--store", metavar="URL", envvar=STORE_VARIABLE, callback=_resolved, help=text)
-    return option(command)
+    return _store_option(command, envvar=STORE_VARIABLE, callback=_resolved)
 
 
 def tenant_option(command: Decorated) -> Decorated:
     """Add the options for the store and the tenant."""
+    return store_option(_tenant_option(command))
+
+
+def store_flags(command: Decorated) -> Decorated:
+    """Add the options for the store and the tenant; ``store`` is None unless the flag is given.
+
+    For a command that asks the user to approve the files before it takes a setting from them.
+    """
+    return _store_option(_tenant_option(command))
+
+
+def _store_option(command: Decorated, **settings: Any) -> Decorated:
+    text = f"URL of the store.  [default: ${STORE_VARIABLE}, {FILE}, or your own SQLite file]"
+    return click.option("--store", metavar="URL", help=text, **settings)(command)
+
+
+def _tenant_option(command: Decorated) -> Decorated:
     text = "Tenant that the sessions belong to."
     option = click.option("--tenant", metavar="NAME", default=DEFAULT_TENANT, show_default=True, help=text)
-    return store_option(option(command))
+    return option(command)
 
 
 def user_option(command: Decorated) -> Decorated:
     """Add the option that restricts a command to one user's sessions."""
     return click.option("--user", metavar="NAME", help="Only sessions of this user.")(command)
-
-
-def file_of(url: str) -> str | None:
-    """Return the path that the URL of an SQLite file names, or None for any other URL."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return None  # the store rejects it with advice
-    is_file = parts.scheme == "sqlite" and not parts.netloc
-    return unquote(parts.path).removeprefix("/") or None if is_file else None
 
 
 @asynccontextmanager

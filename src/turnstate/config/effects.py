@@ -1,18 +1,24 @@
 """What a configuration file would do, one line per effect, so that a user can decide whether to approve it.
 
-The lines name every program that would start, every address that data would be sent to, and every tool that
-would run without asking. Values of environment variables and passwords in URLs are not shown.
+The lines name every program that would start, every address that data would be sent to, every tool that would
+run without asking, and every file that would be opened. A file that exists already came with the workspace,
+and so did what is in it. Values of environment variables and passwords in URLs are not shown.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["effects", "shown_url"]
+__all__ = ["effects", "file_of", "shown_url"]
+
+_SECRET = re.compile("pass|key|secret|token|auth", re.IGNORECASE).search
+"""Finds names of settings in a URL whose values are not shown."""
 
 _STEPS = {
     "before_request": "before each request",
@@ -35,6 +41,7 @@ def effects(document: dict[str, Any], folder: Path) -> Iterator[str]:
         where = shown_url(server["url"]) if server.get("url") else _command(server)
         verb = "connects to" if server.get("url") else "starts"
         known = f", with {', '.join(sorted(server['env']))} set" if server.get("env") else ""
+        known += f", in {server['cwd']}" if server.get("cwd") else ""
         yield f"{verb} the MCP server {name}: {where}{known}{_inside(server, folder)}"
     for step, commands in document.get("hooks", {}).items():
         for one in commands:
@@ -47,8 +54,10 @@ def effects(document: dict[str, Any], folder: Path) -> Iterator[str]:
     if variables := document.get("commands", {}).get("variables"):
         yield f"lets commands and hooks read the environment variables {', '.join(variables)}"
     for key, verb in _TEXTS.items():
-        if document.get(key):
-            yield f"{verb} {shown_url(document[key])}"
+        if given := document.get(key):
+            yield f"{verb} {_shown_address(given)}{_file_note(key, given, folder)}"
+    if (store := document.get("store")) and not document.get("memory"):
+        yield from _memory_beside(store, folder)
     if document.get("sticky"):
         yield f"sends with every request: {', '.join(document['sticky'])}"
     if document.get("tools"):
@@ -56,14 +65,63 @@ def effects(document: dict[str, Any], folder: Path) -> Iterator[str]:
     if prompt := document.get("prompt"):
         yield f"tells the model: {prompt}"
     for name in _NUMBERS:
-        if document.get(name):
-            yield f"sets {', '.join(f'{name}.{field}' for field in document[name])}"
+        for field, value in document.get(name, {}).items():
+            yield f"sets {name}.{field} to {value!r}"
 
 
 def shown_url(url: str) -> str:
     """Return a URL without user, password and query, for display and logs."""
     scheme, slashes, rest = url.partition("://")
-    return f"{scheme}{slashes}{rest.rpartition('@')[2].partition('?')[0]}" if slashes else url
+    if not slashes:
+        return url
+    place = rest.partition("?")[0]
+    host, slash, path = place.partition("/")
+    if host and "@" in path and "@" not in host:
+        return f"{scheme}{slashes}…"  # a password with a slash, or a path that pretends to be a host
+    return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _shown_address(given: str) -> str:
+    """Return the address of a store, a model or a memory with its settings, and without passwords."""
+    place, mark, query = given.partition("?")
+    pairs = parse_qsl(query, keep_blank_values=True) if mark else []
+    settings = [f"{name}=…" if _SECRET(name) else f"{name}={shown_url(value)}" for name, value in pairs]
+    return shown_url(place) + (f"?{'&'.join(settings)}" if settings else "")
+
+
+def _file_note(key: str, given: str, folder: Path) -> str:
+    """Return the file that a store or a memory is kept in, and whether it exists; empty if it is no file."""
+    if key == "store":
+        path = file_of(given)
+    elif key == "memory":
+        kind, _, address = given.partition(":")
+        place = address.partition("?")[0].removeprefix("sqlite:///")
+        path = place if kind in ("builtin", "jsonl") and "://" not in place else None
+    else:
+        path = None
+    if not path:
+        return ""
+    resolved = os.path.realpath(folder / path)
+    known = "exists already: what is in it will be used" if os.path.exists(resolved) else "does not exist yet"
+    return f" (the file {resolved}, which {known})"
+
+
+def _memory_beside(store: str, folder: Path) -> Iterator[str]:
+    """Yield where the memory is kept if a file chooses only a store: in a file beside it."""
+    path = file_of(store)
+    if path:
+        memory = Path(path).with_name(f"{Path(path).stem}-memory.db")
+        yield f"keeps memory beside it{_file_note('memory', f'builtin:{memory}', folder)}"
+
+
+def file_of(url: str) -> str | None:
+    """Return the path that the URL of an SQLite file names, or None for any other URL."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None  # the store rejects it with advice
+    is_file = parts.scheme == "sqlite" and not parts.netloc
+    return unquote(parts.path).removeprefix("/") or None if is_file else None
 
 
 def _command(asked: dict[str, Any]) -> str:

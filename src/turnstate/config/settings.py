@@ -3,10 +3,9 @@
     flag  >  environment variable  >  workspace's turnstate.toml  >  user's turnstate.toml  >  default
 
 The workspace is the current folder unless another is given; the user's file is in ``TURNSTATE_HOME``. A
-workspace's file may come from anyone. Until the user has approved its content, it can only choose a store in
-a local file, a model by its name and a local memory, since none of these runs a program or sends data to an
-address of the file's choice. Everything else in it is withheld: using it raises `NotTrusted`, and commands
-that do not use it work. Provider keys are never read from a workspace.
+workspace's file may come from anyone. Until the user has approved its content, it can only choose a model by
+its name (`table.FREE`). Everything else in it is withheld: no path or address in it is looked at, using it
+raises `NotTrusted`, and commands that do not use it work. Provider keys are never read from a workspace.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from msgspec import Struct
 from ..home import Home
 from .effects import shown_url
 from .source import ConfigFile, checked, read
-from .table import FILE, KEY_VARIABLES, SETTINGS, TABLES, asks, default_store, settings_document
+from .table import FILE, KEY_VARIABLES, SETTINGS, TABLES, Setting, asks, default_store, settings_document
 from .trust import NotTrusted, Trust
 
 if TYPE_CHECKING:
@@ -106,7 +105,8 @@ class Settings:
         if given is None:
             return None
         if given.withheld:
-            raise _not_trusted(Path(given.origin.place), f"{key} = {shown_url(given.value)!r}")
+            what = f"{key} = {shown_url(given.value)!r}"
+            raise _not_trusted(Path(given.origin.place), what, instead=SETTINGS[key])
         value: str = given.value
         return value
 
@@ -199,7 +199,7 @@ class Settings:
             for key in layer.document:
                 replaced = key in SETTINGS and not self._texts[key].withheld
                 if layer.withholds(key) and not replaced:
-                    raise _not_trusted(layer.file.path, key)
+                    raise _not_trusted(layer.file.path, key, instead=SETTINGS.get(key))
 
     def given(self) -> Iterator[Given]:
         """Yield every value that is set, and the defaults of the settings that are strings."""
@@ -250,7 +250,8 @@ def _fields(table: Any) -> Iterator[tuple[str, Any]]:
         yield from table.items()
 
 
-def _not_trusted(path: Path, what: str) -> NotTrusted:
+def _not_trusted(path: Path, what: str, *, instead: Setting | None = None) -> NotTrusted:
+    other = f"; {instead.flag} or {instead.variable} takes its place" if instead else ""
     return NotTrusted(
-        f"{path} says {what}, which you have not approved; look at it and run: turnstate config trust"
+        f"{path} says {what}, which you have not approved; look at it and run: turnstate config trust{other}"
     )

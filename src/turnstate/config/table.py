@@ -1,7 +1,7 @@
 """The table of all settings, for the library and the command line, and what a file may set.
 
-A setting is a string, which a flag, a variable or a file can set, or a table in a file. Until it is approved,
-a workspace's file may only set strings with a harmless value.
+A setting is a string, which a flag, a variable or a file can set, or a table in a file. `FREE` is all that a
+workspace's file may set before it is approved.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from .source import ConfigFile, suggestion
 
 __all__ = [
     "FILE",
+    "FREE",
     "KEY_VARIABLES",
     "SETTINGS",
     "TABLES",
@@ -34,28 +35,27 @@ KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "
 """The providers whose keys can be set, and the variables that their SDKs read."""
 
 
-def _is_local_store(url: str) -> bool:
-    return url.startswith(("sqlite:", "memory:"))
-
-
 def _is_plain_name(model: str) -> bool:
     return "@" not in model
 
 
-def _is_local_memory(engine: str) -> bool:
-    kind, _, address = engine.partition(":")
-    return kind in ("none", "builtin", "jsonl") and ("://" not in address or _is_local_store(address))
+FREE: dict[str, Callable[[str], bool]] = {"model": _is_plain_name}
+"""What a workspace's file may set before it is approved, and to which values; nothing else.
+
+The name of a model leads to an endpoint that the user chose: the provider's own, or the one of a variable. A
+store or a memory does not: it may be a file of the workspace, with sessions, prompts and facts that someone
+else wrote and that would be sent as the user's own.
+"""
 
 
 class Setting(Struct, frozen=True, kw_only=True):
-    """A string setting: its key, its variable and flag, and which values need no approval."""
+    """A string setting: its key, its variable and its flag."""
 
     key: str
     kind: str
     variable: str
     flag: str
     meaning: str
-    is_harmless: Callable[[str], bool] = lambda _: False
 
 
 SETTINGS = {
@@ -67,7 +67,6 @@ SETTINGS = {
             variable="TURNSTATE_STORE",
             flag="--store",
             meaning="the store of sessions; the default is an SQLite file in `TURNSTATE_HOME`",
-            is_harmless=_is_local_store,
         ),
         Setting(
             key="model",
@@ -75,7 +74,6 @@ SETTINGS = {
             variable="TURNSTATE_MODEL",
             flag="--model",
             meaning="a model by its name, `NAME@URL` for another endpoint, or `local`",
-            is_harmless=_is_plain_name,
         ),
         Setting(
             key="memory",
@@ -83,7 +81,6 @@ SETTINGS = {
             variable="TURNSTATE_MEMORY",
             flag="--engine",
             meaning="the memory engine; the default is `builtin`, beside the store",
-            is_harmless=_is_local_memory,
         ),
         Setting(
             key="agent",
@@ -120,10 +117,9 @@ def needs_approval(file: ConfigFile, document: dict[str, Any]) -> bool:
 
 def asks(file: ConfigFile, key: str, value: Any) -> bool:
     """Return True if a workspace's file must be approved before this value takes effect."""
-    setting = SETTINGS.get(key)
     if not value:
         return False
-    return file.foreign or setting is None or not setting.is_harmless(value)
+    return file.foreign or key not in FREE or not FREE[key](value)
 
 
 def settings_document(file: ConfigFile) -> dict[str, Any]:

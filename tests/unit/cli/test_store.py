@@ -31,6 +31,12 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+def approved(text: str) -> None:
+    file = Path("turnstate.toml")
+    file.write_text(text)
+    Trust(Home.from_environment()).approve(file, file.read_bytes())
+
+
 def resolved(*arguments: str) -> tuple[str, str]:
     done = CliRunner().invoke(told, arguments)
     if done.exception:
@@ -40,7 +46,7 @@ def resolved(*arguments: str) -> tuple[str, str]:
 
 def test_the_flag_wins_over_the_environment_and_that_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolved()[0] == default_store()
-    Path("turnstate.toml").write_text('store = "sqlite:///file.db"')
+    approved('store = "sqlite:///file.db"')
     assert resolved()[0] == "sqlite:///file.db"
     monkeypatch.setenv("TURNSTATE_STORE", "sqlite:///environment.db")
     assert resolved()[0] == "sqlite:///environment.db"
@@ -66,24 +72,39 @@ def test_a_folder_of_that_name_is_told() -> None:
         resolved()
 
 
-def test_a_store_elsewhere_that_a_file_names_has_to_be_approved(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:pass@db.example/x?sslpassword=y", "postgresql://db.example/x"),
+        ("postgresql://me:pass/word@db.example/x?sslpassword=y", "postgresql://…"),
+        ("sqlite:///file.db", "sqlite:///file.db"),
+        ("memory:", "memory:"),
+    ],
+)
+def test_a_store_that_a_file_names_has_to_be_approved(url: str, shown: str, tmp_path: Path) -> None:
     file = tmp_path / "turnstate.toml"
-    file.write_text('store = "postgresql://me:pass/word@db.example/x?sslpassword=y"')
-    with pytest.raises(NotTrusted, match=r"says store = 'postgresql://db\.example/x'") as caught:
+    file.write_text(f'store = "{url}"')
+    with pytest.raises(NotTrusted, match=f"says store = '{shown}'") as caught:
         resolved()
     assert "pass" not in str(caught.value).replace(str(file), "")
-    Trust(Home.from_environment()).approve(file, file.read_bytes())
-    assert resolved() == ("postgresql://me:pass/word@db.example/x?sslpassword=y", "")
+    approved(file.read_text())
+    assert resolved() == (url, "")
 
 
-def test_a_local_store_that_a_file_names_needs_no_word() -> None:
-    Path("turnstate.toml").write_text('store = "sqlite:///file.db"')
-    assert resolved()[1] == ""
-
-
-@pytest.mark.parametrize("url", ["sqlite:///a@b.db", "memory:", "jsonl:/folder"])
-def test_a_url_without_secrets_is_shown_as_far_as_it_can_be_told(url: str) -> None:
-    assert shown_url(url) in (url, "sqlite://b.db")
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:///a@b.db", "sqlite:///a@b.db"),  # nothing of a path is hidden
+        ("sqlite:////home/me/key@harmless.db", "sqlite:////home/me/key@harmless.db"),
+        ("memory:", "memory:"),
+        ("jsonl:/folder", "jsonl:/folder"),
+        ("postgresql://u:p@h/x?a=b@c", "postgresql://h/x"),
+        ("postgresql://evil/x@harmless/x", "postgresql://…"),  # the host is evil
+        ("x@http://u:p@h/v1", "x@http://h/v1"),
+    ],
+)
+def test_a_url_is_shown_without_secrets_and_as_what_it_is(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
 
 
 def test_ones_own_store_is_made_with_its_folder_and_closed(tmp_path: Path) -> None:

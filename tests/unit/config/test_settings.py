@@ -9,7 +9,7 @@ import pytest
 
 from turnstate.agent import Limits
 from turnstate.config import NotTrusted, Settings, Trust
-from turnstate.config.table import SETTINGS
+from turnstate.config.table import FREE, SETTINGS
 from turnstate.errors import InputError
 from turnstate.home import Home
 
@@ -64,19 +64,16 @@ def test_an_agents_choice_stands_between_the_environment_and_the_files(folder: P
 
 
 @pytest.mark.req("L4")
-def test_an_unapproved_workspace_chooses_only_what_leads_nowhere(folder: Path, home: Home) -> None:
-    free = {
-        "store": ["sqlite:///agent.db", "memory:"],
-        "model": ["gpt-5", "local"],
-        "memory": ["none", "builtin", "builtin:own.db", "jsonl:notes.jsonl"],
-    }
+def test_an_unapproved_workspace_chooses_only_a_model_by_its_name(folder: Path, home: Home) -> None:
+    free = {"model": ["gpt-5", "local"]}
     held = {
-        "store": ["postgresql://db.example/x", "redis://h", "http://h"],
+        "store": ["sqlite:///agent.db", "memory:", "postgresql://db.example/x", "redis://h", "http://h"],
         "model": ["qwen@http://evil.example/v1"],
-        "memory": ["builtin:postgresql://evil.example/x", "acme", "acme:x"],
+        "memory": ["none", "builtin", "builtin:own.db", "jsonl:notes", "builtin:postgresql://e/x", "acme:x"],
         "agent": ["keeper"],
     }
-    assert set(free) | set(held) == set(SETTINGS)
+    assert set(held) == set(SETTINGS)
+    assert set(free) == set(FREE)
     for key, values in free.items():
         for value in values:
             (folder / "turnstate.toml").write_text(f'{key} = "{value}"')
@@ -146,12 +143,12 @@ def test_an_approval_is_bound_to_its_folder_and_can_be_revoked(tmp_path: Path, h
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_nothing_counts_of_a_file_that_someone_else_owns(folder: Path, home: Home) -> None:
     path = folder / "turnstate.toml"
-    path.write_text('store = "sqlite:////tmp/theirs.db"')
+    path.write_text('model = "theirs"')
     os.chown(path, 12_345, 12_345)
     with pytest.raises(NotTrusted):
-        load(folder, home).text("store")
+        load(folder, home).text("model")
     approve(folder, home)
-    assert load(folder, home).text("store") == "sqlite:////tmp/theirs.db"
+    assert load(folder, home).text("model") == "theirs"
 
 
 def test_tables_of_both_files_add_up(folder: Path, home: Home) -> None:

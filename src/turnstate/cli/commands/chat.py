@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from ...session import Session, SessionManager
 from ...snapshots import Snapshots
 from .. import picker
 from ..engine import engine_name
-from ..store import EXIT_CODES, default_store, tenant_option
+from ..store import EXIT_CODES, default_store, store_flags
 from .config import approve
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ WAYS_ON = """no model is selected. Choose one of these:
 
 
 @click.command("chat", epilog=EXIT_CODES)
-@tenant_option
+@store_flags
 @click.option("--user", metavar="NAME", help="Whose session and memory it is.  [default: your login name]")
 @click.option(
     "--model", metavar="NAME", help=f"The model that answers: a name, NAME@URL, or local.  {DEFAULT}"
@@ -71,7 +71,7 @@ WAYS_ON = """no model is selected. Choose one of these:
 @click.option("--no-memory", is_flag=True, help="Remember nothing beyond this session.")
 @click.option("--json", "as_json", is_flag=True, help="In a pipe: print events as JSON, one per line.")
 def command(
-    store: str,
+    store: str | None,
     tenant: str,
     user: str | None,
     model: str | None,
@@ -103,7 +103,9 @@ def command(
     if resumed is not None and continued:
         raise click.UsageError("pass --resume or --continue, not both")
     interactive = screen.can_ask() and screen.on_terminal() and not as_json
-    settings, profile = _configuration(model, agent, ask=interactive)
+    memory = "none" if no_memory else None
+    flags = {"store": store, "model": model, "agent": agent, "memory": memory}
+    settings, profile = _configuration(flags, ask=interactive)
     model = settings.chosen("model", profile.model) or _with_key(settings)
     is_new = resumed is None and not continued
     if model is None and is_new:  # a session that exists knows its own
@@ -113,7 +115,7 @@ def command(
     asked = None if not (continued or resumed is not None) else resumed or ("last" if continued else "")
     return asyncio.run(
         _chat(
-            store,
+            settings.store,
             tenant,
             user or getpass.getuser(),
             model,
@@ -162,7 +164,7 @@ async def _chat(
         tenant=tenant,
         model=chosen,
         snapshots=snapshots,
-        memory=engine_name(store, None) if memory else None,
+        memory=engine_name(store, settings.text("memory")) if memory else None,
         policy=settings.policy,
         recall=settings.recall,
         home=home,
@@ -215,19 +217,19 @@ async def _start(
         chat.leaving = True
 
 
-def _configuration(model: str | None, agent: str | None, *, ask: bool) -> tuple[Settings, AgentProfile]:
+def _configuration(flags: Mapping[str, str | None], *, ask: bool) -> tuple[Settings, AgentProfile]:
     """Return the settings and the agent; if the workspace needs approval, ask for it first."""
     from ...config.assembly import chosen_agent
 
     folder, home = Path.cwd(), Home.from_environment()
-    settings = Settings.load(folder, flags={"model": model, "agent": agent})
+    settings = Settings.load(folder, flags=flags)
     try:
         settings.check_trusted()
         return settings, chosen_agent(None, settings, folder, home)
     except NotTrusted:
         if not ask or approve(folder) != 0:
             raise
-    return _configuration(model, agent, ask=False)
+    return _configuration(flags, ask=False)
 
 
 def _with_key(settings: Settings) -> str | None:
