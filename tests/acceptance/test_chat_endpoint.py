@@ -229,3 +229,16 @@ def test_calls_that_this_folder_left_open_go_on(folder: Path, private: ChatModel
     done = chat("--continue", "--allow", "*", "--lines", said="/usage\n")
     assert "the last turn was interrupted; it goes on" in done.err
     assert (folder / "made.txt").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_memory_that_sends_elsewhere_is_told(private: ChatModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "of your memory sends what is said here to"
+    settings = "extractor=x@http://127.0.0.1:9/v1&embedder=openai:y@http://127.0.0.1:9/v2"
+    monkeypatch.setenv("TURNSTATE_MEMORY", f"builtin:memory.db?{settings}")
+    done = chat("--model", private.address, "--lines", said="/usage\n")
+    assert f"the extractor {told} http://127.0.0.1:9/v1" in done.err
+    assert f"the embedder {told} http://127.0.0.1:9/v2" in done.err
+    assert told not in chat("--model", private.address, "--lines", "--no-memory", said="/usage\n").err
+    monkeypatch.setenv("TURNSTATE_MEMORY", f"builtin:memory.db?extractor=x@{url(private)}")
+    assert told not in chat("--model", private.address, "--lines", said="/usage\n").err

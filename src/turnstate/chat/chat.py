@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import Struct, structs
 
@@ -123,11 +124,13 @@ class Chat:
         settings: Settings | None = None,
         snapshots: Snapshots | None = None,
         home: Home | None = None,
+        memory_sends: Mapping[str, Endpoint] = MappingProxyType({}),
     ) -> None:
         self.sessions, self.view, self._model = sessions, view, model
         self.user, self.workspace = user, workspace
         self.snapshots, self.home = snapshots, home or Home.from_environment()
         self.settings = settings or Settings.load(workspace, home=self.home)
+        self._memory_sends = memory_sends
         self._rules = [Rule(pattern, "allow") for pattern in allow]
         self._equipment: Equipment | None = None
         self._equipped = AsyncExitStack()
@@ -273,6 +276,11 @@ class Chat:
             await bind(self.session, binding, self.home)  # before anything is sent there
             await self.session.set_model(model.name)
         self.session.summarize_with(model)
+        for part, place in self._memory_sends.items():  # the user configured it, perhaps not for this session
+            if place != model.endpoint:
+                await self.view.notice(
+                    f"the {part} of your memory sends what is said here to {place}; --no-memory prevents that"
+                )
 
     async def _bound_model(self, session: Session) -> ChosenModel | None:
         """Return the model that a session is bound to; if it is bound to none, ask, and None means no."""

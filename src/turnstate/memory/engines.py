@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..errors import InputError, UnknownName
+from ..models import Endpoint, endpoint_of
 from ..stores.values import Address
 from .jsonl import JsonlEngine
 from .port import Evicted, MemoryEngine, Recollection, SessionRecord, User
@@ -24,7 +25,16 @@ from .port import Evicted, MemoryEngine, Recollection, SessionRecord, User
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
-__all__ = ["BUILTIN", "GROUP", "NoEngine", "beside", "check_engine", "known_engines", "open_engine"]
+__all__ = [
+    "BUILTIN",
+    "GROUP",
+    "NoEngine",
+    "beside",
+    "check_engine",
+    "endpoints",
+    "known_engines",
+    "open_engine",
+]
 
 GROUP = "turnstate.memory"
 BUILTIN = "builtin"
@@ -72,6 +82,19 @@ def beside(store: str, name: str = BUILTIN) -> str:
     if scheme == "memory":
         return f"{BUILTIN}:{settings}"
     raise InputError(f"memory cannot be kept in {scheme}:; name a place, as in memory='builtin:memory.db'")
+
+
+def endpoints(name: str) -> dict[str, Endpoint]:
+    """Return where an engine sends what it is given, by what for, as far as its name says it."""
+    kind, _, address = name.partition(":")
+    asked = dict(parse_qsl(address.partition("?")[2])) if kind == BUILTIN else {}
+    found = dict[str, Endpoint]()
+    if extractor := asked.get("extractor"):
+        found["extractor"] = endpoint_of(extractor)
+    if (embedder := asked.get("embedder", "")).startswith("openai:"):
+        model, at, url = embedder.removeprefix("openai:").partition("@")
+        found["embedder"] = endpoint_of(f"{model}{at}{url}" if at else "openai")
+    return found
 
 
 def known_engines() -> list[str]:

@@ -150,6 +150,7 @@ async def _chat(
 ) -> int:
     from ...chat import Chat, ChosenModel  # deferred: help does not need it
     from ...chat.view import ChatView, JsonView, PlainView
+    from ...memory.engines import endpoints
 
     home, workspace = Home.from_environment(), Path.cwd()
     if store == default_store():
@@ -159,12 +160,13 @@ async def _chat(
     view: ChatView = JsonView() if as_json else PlainView()
     if interactive:
         view = _terminal(workspace, home)
+    engine = engine_name(store, settings.text("memory")) if memory else None
     async with SessionManager.open(
         store,
         tenant=tenant,
         model=chosen,
         snapshots=snapshots,
-        memory=engine_name(store, settings.text("memory")) if memory else None,
+        memory=engine,
         policy=settings.policy,
         recall=settings.recall,
         home=home,
@@ -179,6 +181,7 @@ async def _chat(
             settings=settings,
             snapshots=snapshots,
             home=home,
+            memory_sends=endpoints(engine) if engine else {},
         )
         session = await _asked_session(sessions, asked, user, home)
         said = settings.flag("model") is not None
