@@ -24,7 +24,7 @@ IN_MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'END {print int($$4
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run chat test quick check bench faults docs clean
+.PHONY: help run chat test quick check bench faults models docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ bench: $(DEV) ## run the benchmarks, beside other libraries and raw limits
 faults: $(DEV) ## run every fault test at full length, and the property tests with more examples
 	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/faults tests/acceptance/test_quickstart.py tests/acceptance/test_moving.py tests/integration/test_local_model.py
 	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/contract/test_stores_agree.py tests/properties tests/unit
+
+models: $(DEV) ## compare the catalog of models with the installed SDKs; to renew it: python tools/catalog.py
+	@$(BIN)/python tools/catalog.py --compare
 
 docs: $(DOCS) ## build the documentation into site/ and check its links
 	@$(BIN)/zensical build --clean --strict

@@ -237,7 +237,7 @@ class _Run:
     ) -> AsyncGenerator[TextDelta | ReasoningDelta | Retried, None]:
         tools = self._agent.tools.specs()
         request = ModelRequest(
-            messages=window.messages, tools=tools, max_output=self._agent.budget.output or None
+            messages=window.messages, tools=tools, max_output=self._agent.budget.max_output
         )
         if self._hooks.before_request:
             request = await self._hooks.before_request(request) or request

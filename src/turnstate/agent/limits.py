@@ -1,9 +1,9 @@
 """Limits of a run: when it ends although the model would go on, and how much it has used so far.
 
 Tokens are counted as the provider reports them; if it reports none, the tokens of the request are counted
-locally. Cost is what the provider reports, or else is computed from the prices that you give: prices change,
-so none are built in. If neither is known, a cost limit ends the run, since no one could say whether it has
-been reached.
+locally. Cost is what the provider reports, or else is computed from the prices that you give, or else from
+those of the catalog. If none is known, a cost limit ends the run, since no one could say whether it has been
+reached.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from .. import catalog
+from ..catalog import MILLION, Prices
 from ..context.window import Window
 from ..entry import Usage
 from ..message import ToolCallRequest, ToolCallResult
@@ -19,27 +21,6 @@ from ..value import check_number, check_whole
 from .events import EndReason
 
 __all__ = ["Limits", "Prices", "Spending"]
-
-MILLION = 1_000_000
-
-
-class Prices(Struct, frozen=True, kw_only=True):
-    """Prices of a million tokens; ``cached`` is for the part of the input that was cached."""
-
-    input: float
-    output: float
-    cached: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("input", "output", "cached"):
-            if getattr(self, name) is not None:
-                check_number(f"Prices.{name}", getattr(self, name), least=0, most=MILLION)
-
-    def cost(self, usage: Usage) -> float:
-        """Return the cost of a request and its reply."""
-        cached = min(usage.cached, usage.input)
-        whole = (usage.input - cached) * self.input + usage.output * self.output
-        return (whole + cached * (self.input if self.cached is None else self.cached)) / MILLION
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -52,8 +33,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     """Maximum tokens of one run, requests and replies, as reported by the provider or else counted here."""
     cost: float | None = None
-    """Maximum cost of one run, as the provider reports it or else computed from ``prices``."""
+    """Maximum cost of one run in US dollars: as the provider reports it, or else computed from prices."""
     prices: Prices | None = None
+    """Prices of the model, if they are not those of the catalog."""
 
     def __post_init__(self) -> None:
         check_whole("Limits.rounds", self.rounds, least=1)
@@ -77,11 +59,11 @@ class Spending:
         """Add a request and its reply."""
         known = usage or Usage(input=window.tokens)
         self._tokens += known.input + known.output
-        told = known.details.get("cost")
-        if isinstance(told, int | float) and told >= 0:
-            self._cost += told
-        elif self._limits.prices is not None:
+        cost = catalog.cost(known)
+        if self._limits.prices is not None and (cost is None or cost.as_of):  # a report is better than prices
             self._cost += self._limits.prices.cost(known)
+        elif cost is not None:
+            self._cost += cost.amount
         else:
             self._priced = False
 
@@ -91,7 +73,10 @@ class Spending:
         if tokens is not None and self._tokens >= tokens:
             return "tokens", f"{self._tokens:,} of {tokens:,} tokens are spent"
         if cost is not None and not self._priced:
-            return "cost", "the provider reports no cost; set Limits(prices=…) to limit it"
+            return (
+                "cost",
+                "neither the cost nor the model's prices are known; set Limits(prices=…) to limit it",
+            )
         if cost is not None and self._cost >= cost:
             return "cost", f"{self._cost:.4f} of {cost:g} is spent"
         return None

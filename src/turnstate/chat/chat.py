@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from msgspec import Struct, structs
 
-from .. import ids
+from .. import catalog, ids
 from ..agent import Agent, AgentEvent, ReplySaved, RequestStarted, ToolManager
 from ..catalog import named
 from ..checkpoints import CheckpointManager
@@ -68,10 +68,11 @@ class ChosenModel:
         self, address: str, settings: Settings | None = None, *, endpoint: Endpoint | None = None
     ) -> None:
         if not address.strip():
-            raise InputError("name a model: gpt-5, claude-sonnet-4-5, NAME@URL, or local")
+            raise InputError("name a model: gpt-6.1-sol, claude-sonnet-5-5, NAME@URL, or local")
         check_installed(address)
         self.address, self.endpoint = address, endpoint or endpoint_of(address)
         self._settings = settings or Settings.load()
+        self._settings.register_models()
         self._model: Model | None = None
 
     @property
@@ -472,8 +473,8 @@ class Chat:
                     output=self._reported.output + usage.output,
                     cached=self._reported.cached + usage.cached,
                 )
-                cost = usage.details.get("cost")
-                self._cost += cost if isinstance(cost, int | float) else 0
+                cost = catalog.cost(usage)
+                self._cost += cost.amount if cost else 0
 
     async def _asked_what_to_do(self, holder: str) -> str:
         if not self.view.interactive:

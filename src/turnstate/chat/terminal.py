@@ -338,7 +338,7 @@ class TerminalView:
         if status.cached is not None:
             parts.append(("", f" · {status.cached:.0%} cached"))
         if status.cost is not None:
-            parts.append(("", f" · {status.cost:.4f} spent"))
+            parts.append(("", f" · ${status.cost:.4f} spent"))
         parts.append(("", f" · {status.place} · /help"))
         return parts
 

@@ -30,4 +30,6 @@ def model_option(text: str) -> Callable[[Decorated], Decorated]:
 
 
 def _model(_ctx: click.Context, _option: click.Parameter, given: str | None) -> str | None:
-    return given or setting("model")
+    settings = Settings.load(environment={})
+    settings.register_models()
+    return given or settings.text("model")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from .. import catalog
+from ..entry import Usage
 from ..plain_text import first_words
 from ..report import ContextReport
 from ..report.context import CATEGORIES
 from . import screen
 from .screen import styled, table
 
-__all__ = ["bar", "context_lines"]
+__all__ = ["bar", "context_lines", "cost_text"]
 
 BAR = 60
 """Cells of the bar."""
@@ -135,7 +137,22 @@ def _request_lines(report: ContextReport) -> Iterator[str]:
     count = f"{len(report.requests):,} requests" if len(report.requests) > 1 else "request"
     told = "" if report.cached is None else f"; {report.cached:.1%} cached, as reported"
     yield f"prompt cache over the last {count}, replayed: {report.reuse or 0:.1%} of the tokens reused{told}"
+    if cost := cost_text([request.reported for request in report.requests if request.reported]):
+        yield f"{cost}, for the last {count}"
     yield table(columns, rows, right=[column for column in columns if column != "when"])
+
+
+def cost_text(usages: Sequence[Usage]) -> str:
+    """Return what requests cost, and by which prices; empty if nothing is known about it."""
+    costs = [catalog.cost(one) for one in usages]
+    known = [one for one in costs if one is not None]
+    if not known:
+        return ""
+    dates = sorted({one.as_of for one in known if one.as_of})
+    how = f" by the prices of {dates[-1]}" if dates else " as reported"
+    missing = len(costs) - len(known)
+    without = f" and {screen.counted(missing, 'request')} without a known price" if missing else ""
+    return f"cost ${sum(one.amount for one in known):.4f}{how}{without}"
 
 
 def _minute(timestamp: str) -> str:

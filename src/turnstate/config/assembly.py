@@ -95,8 +95,10 @@ class Equipment:
         """Return the budget for a model: from the agent's file, else the settings, else the catalog."""
         sizes, known = self._sizes, Budget.of(named(model.name))
         window = next((one.window for one in sizes if one.window is not None), known.window)
-        output = next((one.output for one in sizes if one.output is not None), min(known.output, window // 2))
-        return Budget(window, output=output)
+        output = next((one.output for one in sizes if one.output is not None), None)
+        if output is not None:
+            return Budget(window, output=output)
+        return Budget(window, output=min(known.output, window // 2), capped=known.capped)
 
     def agent(
         self,
@@ -143,6 +145,7 @@ async def equipped(
     """Equip an agent and start its servers; without a name, use the agent that the settings name."""
     folder, home = folder or Path.cwd(), home or Home.from_environment()
     settings = settings or Settings.load(folder, home=home)
+    settings.register_models()
     profile = agent if isinstance(agent, AgentProfile) else chosen_agent(agent, settings, folder, home)
     every = (*settings.rules, *profile.approve, *rules)
     approvals = Approvals(every, ask=ask, project=folder, home=home)

@@ -32,7 +32,7 @@ _TEXTS = {
     "memory": "uses the memory engine",
     "agent": "uses the agent",
 }
-_NUMBERS = ("budget", "policy", "recall", "limits")
+_NUMBERS = ("budget", "policy", "recall", "limits", "models")
 
 
 def effects(document: dict[str, Any], folder: Path) -> Iterator[str]:

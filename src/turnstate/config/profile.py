@@ -2,7 +2,7 @@
 
     # .turnstate/agents/keeper.toml
     prompt = "You keep a lighthouse."
-    model = "claude-sonnet-4-5"
+    model = "claude-sonnet-5-5"
     tools = ["read_file", "search_files", "@tickets"]
     sticky = ["README.md", "docs/*.md"]
 
@@ -22,11 +22,14 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from .. import catalog
 from ..agent import Limits
+from ..catalog import Prices
 from ..context.policy import Policy
 from ..errors import InputError, UnknownName
 from ..home import Home
 from ..session import Recall
+from ..tokens import counter
 from ..tools import McpServer, Rule
 from ..value import TOKENS, check_number, check_whole
 from .source import ConfigFile, Place, checked, read, read_folder, suggestion
@@ -39,12 +42,14 @@ __all__ = [
     "CommandSettings",
     "HookCommand",
     "HookCommands",
+    "OwnModel",
     "Sizes",
     "agent_file",
     "agent_files",
     "agents",
     "check_table",
     "load_profile",
+    "own_models",
     "profile_of",
     "rules",
     "servers",
@@ -81,6 +86,27 @@ class CommandSettings(Struct, frozen=True, kw_only=True):
         for name in self.variables:
             if not name or "=" in name:
                 raise InputError(f"commands.variables: {name!r:.60} is not the name of a variable")
+
+
+class OwnModel(Struct, frozen=True, kw_only=True):
+    """A model that the catalog does not list, or lists with other figures."""
+
+    context_window: int
+    output_limit: int | None = None
+    counter: str = ""
+    prices: Prices | None = None
+    aliases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_whole("models.context_window", self.context_window, least=1, most=TOKENS)
+        if self.output_limit is not None:
+            check_whole("models.output_limit", self.output_limit, least=1, most=self.context_window)
+        if self.counter:
+            counter(self.counter)
+
+    def register(self, name: str) -> None:
+        """Add the model to the catalog of this process."""
+        catalog.register(name, **{field: getattr(self, field) for field in self.__struct_fields__})
 
 
 class HookCommand(Struct, frozen=True, kw_only=True):
@@ -224,6 +250,8 @@ def check_table(name: str, table: Any, *, where: str) -> None:
             servers(table, where=where)
         case "approve":
             rules(table, where=where)
+        case "models":
+            own_models(table, where=where)
         case _:
             kinds: dict[str, Any] = {
                 "budget": Sizes,
@@ -235,6 +263,11 @@ def check_table(name: str, table: Any, *, where: str) -> None:
             }
             kind = kinds[name]
             checked(_as_table(table, name, where), kind, where=f"{where}: [{name}]")
+
+
+def own_models(table: Any, *, where: str = "models") -> dict[str, OwnModel]:
+    """Read the models of a settings file by name."""
+    return checked(_as_table(table, "models", where), dict[str, OwnModel], where=f"{where}: [models]")
 
 
 class _Servers(Struct, frozen=True):

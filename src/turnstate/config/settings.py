@@ -182,6 +182,15 @@ class Settings:
 
         return tuple(one for layer in self._trusted("approve") for one in rules(layer.document["approve"]))
 
+    def register_models(self) -> None:
+        """Add the models of the files to the catalog; those of a file that is not approved have no effect."""
+        from .profile import own_models
+
+        for layer in self._layers:
+            if "models" in layer.document and not layer.withholds("models"):
+                for name, one in own_models(layer.document["models"], where=layer.file.name).items():
+                    one.register(name)
+
     def key(self, provider: str) -> str | None:
         """Return the key of a provider from the user's file; the SDK itself reads the environment."""
         for layer in self._layers:

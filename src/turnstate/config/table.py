@@ -101,6 +101,7 @@ TABLES = {
     "hooks": "commands that run at the steps of every agent",
     "commands": "what commands and hooks get: `variables`, names or patterns of environment variables",
     "approve": "`[[approve]]`: rules for tools: `tool`, `decision` and perhaps `path`",
+    "models": "`[models.NAME]`: limits, counter and prices of models, as for `catalog.register`",
     "keys": "keys of providers; only in the user's file",
 }
 

@@ -164,14 +164,21 @@ class _ModelWindow(Value, frozen=True):
 
 
 class Budget(_ModelWindow, frozen=True, kw_only=True):
-    """A model's window, and the part of it that is reserved for the answer."""
+    """A model's window, and the part of it that is reserved for the answer.
+
+    Requests ask for at most `output` tokens. With ``capped=False`` they name no limit, since the reserve is
+    only an assumption: a provider rejects a limit that is too high, and cuts the answer off at one that is
+    too low.
+    """
 
     UNLIMITED: ClassVar[Budget]
     output: int = 0
+    capped: bool = True
 
     def __post_init__(self) -> None:
         check_whole("Budget.window", self.window, least=1, most=TOKENS)
         check_whole("Budget.output", self.output, most=TOKENS)
+        check_kind("Budget.capped", self.capped, bool)
         if self.output >= self.window:
             allowed = f"fewer than the window's {self.window:,} tokens; this leaves nothing for the request"
             refuse("Budget.output", self.output, allowed)
@@ -180,12 +187,18 @@ class Budget(_ModelWindow, frozen=True, kw_only=True):
     def of(cls, model: ModelInfo) -> Budget:
         """Return the budget of a model, reserving its whole output limit (at most half of the window)."""
         check_kind("Budget.of(model)", model, ModelInfo)
-        return cls(model.context_window, output=min(model.output_limit, model.context_window // 2))
+        output = min(model.output_limit, model.context_window // 2)
+        return cls(model.context_window, output=output, capped=model.output_is_known)
 
     @property
     def limit(self) -> int:
         """The tokens that a request may have, tools included."""
         return self.window - self.output
+
+    @property
+    def max_output(self) -> int | None:
+        """The limit of the answer that a request names, if any."""
+        return self.output or None if self.capped else None
 
 
 Budget.UNLIMITED = Budget(TOKENS)

@@ -342,6 +342,13 @@ def model_from_json(document: Any, *, at: str) -> ModelInfo:
         features=given.features if given.features is not None else known.features,
         aliases=known.aliases,
         known=given.known if given.known is not None else known.known,
+        output_is_known=known.output_is_known
+        if given.output_limit in (None, known.output_limit)
+        else given.known is not False,
+        prices=known.prices,
+        ends=known.ends,
+        sources=known.sources,
+        as_of=known.as_of,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from .. import wire_text
+from .. import catalog, wire_text
 from ..errors import InvalidPayload
 from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
@@ -34,8 +34,12 @@ from .turns import are_of_two_roles, in_turns, is_placed, merged, with_notices
 
 __all__ = ["Anthropic"]
 
-MAX_TOKENS = 4_096
-"""The default `max_tokens`, which every request must set."""
+MAX_TOKENS = 20_000
+"""The most that a request asks for if nobody says how much: every request must set `max_tokens`.
+
+Every Claude since 3.7 may write that much. From 21,334 on, Anthropic's SDK refuses requests that are not
+streamed, since they might take more than ten minutes.
+"""
 
 _TEXT_FILE = "text/plain"
 _DOCUMENTS = ("application/pdf",)
@@ -91,7 +95,9 @@ class Anthropic(Exchange):
 
     def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
         """Add `max_tokens`; drop `thinking` if the last tools were called without it, and a final space."""
-        request = {"max_tokens": MAX_TOKENS, **request}
+        name = request.get("model")
+        most = catalog.model(name).output_limit if isinstance(name, str) and name else MAX_TOKENS
+        request = {"max_tokens": min(most, MAX_TOKENS), **request}
         broken = {one.rule for one in rules.violations(request, request=True)}
         if "text-end" in broken:
             *before, last = request["messages"]

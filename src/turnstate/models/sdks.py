@@ -27,9 +27,6 @@ from .retry import Retry
 
 __all__ = ["anthropic", "bedrock", "check_installed", "connect", "gemini", "openai"]
 
-ANTHROPIC_OUTPUT = 8_192
-"""Default limit of an answer in tokens: Anthropic requires one."""
-
 
 def openai(
     model: str,
@@ -144,7 +141,6 @@ def anthropic(
         stream: AsyncIterable[Any] = await client.messages.create(**marked, stream=True)
         return stream
 
-    options.setdefault("max_tokens", ANTHROPIC_OUTPUT)
     return ProviderModel(
         model,
         "anthropic",
@@ -237,7 +233,7 @@ async def _threaded(stream: Any) -> AsyncIterator[Any]:
 
 
 def connect(address: str, *, api_key: str | None = None, endpoint: Endpoint | None = None) -> ProviderModel:
-    """Return the model of an address: ``gpt-5``, ``claude-sonnet-4-5``, ``qwen3@http://localhost:11434/v1``.
+    """Return the model of an address: ``gpt-6.1-sol``, ``claude-sonnet-5-5``, ``qwen3@http://localhost:11434/v1``.
 
     An ``@`` is followed by the URL of an endpoint that speaks OpenAI's protocol. Without one, the name
     decides the provider: Claude is Anthropic's, Gemini is Google's, and anything else is OpenAI's. With an

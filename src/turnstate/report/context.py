@@ -97,6 +97,13 @@ class ContextReport(Struct, frozen=True, kw_only=True):
         sent = sum(one.input for one in reports)
         return sum(one.cached for one in reports) / sent if sent else None
 
+    @property
+    def cost(self) -> float | None:
+        """What the last requests cost, as far as it is known; None if nothing is."""
+        costs = [catalog.cost(one.reported) for one in self.requests if one.reported]
+        known = [one.amount for one in costs if one is not None]
+        return sum(known) if known else None
+
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON."""
         return {
@@ -121,6 +128,7 @@ class ContextReport(Struct, frozen=True, kw_only=True):
             "requests": [_request_json(one) for one in self.requests],
             "reuse": self.reuse,
             "cached": self.cached,
+            "cost": self.cost,
         }
 
 

@@ -204,8 +204,8 @@ class Turn:
         window = await self.window(model=name if isinstance(name, str) else "")
         if window is None:
             return None
-        if self._format.output_option and self._budget.output:
-            options = {self._format.output_option: self._budget.output, **options}
+        if self._format.output_option and self._budget.max_output:
+            options = {self._format.output_option: self._budget.max_output, **options}
         return self._format.request(window.messages, tools=self._tools, **options)
 
     async def reply(self, response: Any, *, usage: Usage | None = None) -> tuple[ToolCallRequest, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolCallResult, formats
+from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolCallResult, catalog, formats
 from turnstate.agent import (
     Agent,
     AgentEvent,
@@ -389,6 +389,7 @@ async def test_the_cost_of_a_run_is_limited_by_what_is_reported_or_by_prices(ses
         ({}, Limits(cost=6, prices=prices, repeats=9), 3),
         ({"cost": 0.5}, Limits(cost=4, prices=prices, repeats=9), 8),
         ({"cost": 0.5}, Limits(cost=1, repeats=9), 2),
+        ({"usage": {"cost": 0.5}}, Limits(cost=1, repeats=9), 2),
         ({}, Limits(cost=1, repeats=9), 1),
     ):
         found = await events(agent(session, *[reply(details)] * 9, limits=limits))
@@ -423,3 +424,25 @@ async def test_a_hook_may_change_a_reply_and_one_that_stops_before_a_tool_leaves
     found = await events(agent(session, "Paid.", tools=(site.tool,), hooks=hooks), None)
     assert site.runs == {"shop": 1}
     assert (await session.messages())[-1].text == "PAID."
+
+
+@on_session
+async def test_a_cost_limit_needs_no_prices_for_a_model_of_the_catalog(session: Session) -> None:
+    def reply(_: Any) -> list[Any]:
+        usage = UsageReported(input=100_000, output=10_000, model="claude-sonnet-5-5-20261001")
+        return [ToolCallMade(calls("fog").tool_calls[0]), usage, Finished("tool_calls")]
+
+    found = await events(
+        agent(session, *[reply] * 9, limits=Limits(cost=0.5, repeats=9))
+    )  # 0.2 + 0.1 a round
+    assert isinstance(last := found[-1], Ended)
+    assert (last.reason, sum(isinstance(event, ReplySaved) for event in found)) == ("cost", 2)
+
+
+@on_session
+async def test_the_output_limit_of_an_unknown_model_is_reserved_but_not_sent(session: Session) -> None:
+    for name, most in (("gpt-9", None), ("gpt-5", 128_000)):
+        model = ScriptedModel("Calm.", name=name)
+        await events(Agent(model=model, session=session, tools=ToolManager()))
+        assert [request.max_output for request in model.requests] == [most]
+        assert Budget.of(catalog.model(name)).output == 128_000

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from turnstate import catalog
 from turnstate.agent import Limits
 from turnstate.config import NotTrusted, Settings, Trust
 from turnstate.config.table import FREE, SETTINGS
@@ -207,3 +209,51 @@ def test_keys_are_the_users_and_their_values_are_in_no_text(folder: Path, home: 
         with pytest.raises(InputError) as caught:
             load(folder, home)
         assert "sk-secret" not in str(caught.value)
+
+
+MODELS = """
+[models.acme-chat]
+context_window = 32_000
+counter = "estimate:llama"
+prices = { input = 1.5, output = 6, cached = 0.15 }
+aliases = ["acme"]
+"""
+
+
+@pytest.fixture
+def _catalog_as_shipped() -> Iterator[None]:
+    yield
+    catalog._registered.clear()
+    catalog.model.cache_clear()
+
+
+@pytest.mark.usefixtures("_catalog_as_shipped")
+def test_models_of_a_file_are_added_to_the_catalog(folder: Path, home: Home) -> None:
+    (home.path / "turnstate.toml").write_text(MODELS)
+    load(folder, home).register_models()
+    found = catalog.model("acme")
+    assert (found.known, found.context_window, found.counter) == (True, 32_000, "estimate:llama")
+    assert found.prices == catalog.Prices(input=1.5, output=6, cached=0.15)
+
+
+@pytest.mark.usefixtures("_catalog_as_shipped")
+def test_models_of_a_workspace_have_no_effect_until_it_is_approved(folder: Path, home: Home) -> None:
+    (folder / "turnstate.toml").write_text(MODELS)
+    load(folder, home).register_models()
+    assert not catalog.model("acme").known
+    approve(folder, home)
+    load(folder, home).register_models()
+    assert catalog.model("acme").known
+
+
+def test_a_wrong_model_of_a_file_is_refused(folder: Path, home: Home) -> None:
+    for wrong, said in (
+        ("[models.x]", "context_window"),
+        ("[models.x]\ncontext_window = 0", "models.context_window"),
+        ('[models.x]\ncontext_window = 9\ncounter = "abacus"', "abacus"),
+        ("[models.x]\ncontext_window = 9\noutput = 3", "output_limit"),
+        ("models = 3", "must be a table"),
+    ):
+        (home.path / "turnstate.toml").write_text(wrong)
+        with pytest.raises(InputError, match=said):
+            load(folder, home)

@@ -170,8 +170,14 @@ def test_a_request_holds_what_was_asked_for_and_no_more() -> None:
     assert chat.keys() == {"messages", "tools", "model", "temperature"}
     assert formats.get("openai-chat").request(said).keys() == {"messages"}
     anthropic = formats.get("anthropic").request(said, model="m")
-    assert (anthropic["system"], anthropic["max_tokens"]) == ("Be brief.", 4_096)
+    assert (anthropic["system"], anthropic["max_tokens"]) == ("Be brief.", 8_192)
     assert formats.get("anthropic").request(said, model="m", max_tokens=9)["max_tokens"] == 9
+    for model, most in (
+        ("claude-3-haiku", 4_096),
+        ("claude-sonnet-5-5", 20_000),
+        ("claude-sonnet-9", 20_000),
+    ):
+        assert formats.get("anthropic").request(said, model=model)["max_tokens"] == most
     gemini = formats.get("gemini").request(said, config={"temperature": 0})
     assert gemini["config"] == {"system_instruction": {"parts": [{"text": "Be brief."}]}, "temperature": 0}
     assert formats.get("bedrock").request(said, model="m")["modelId"] == "m"

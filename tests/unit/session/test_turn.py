@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from session_fixtures import Harness, entries, everything, run, texts
 
-from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolSpec, blocking, formats
+from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolSpec, blocking, catalog, formats
 from turnstate.entry import INTERRUPTED, Usage
 from turnstate.errors import Busy, Conflict, InputError, InvalidSetting, NotFound, SessionError
 from turnstate.session import Pending, Session, Turn
@@ -305,6 +305,16 @@ async def test_the_output_reserve_is_the_longest_answer_where_a_request_names_it
         request = await turn.request("anthropic", model="m", max_tokens=7)
         assert request is not None
         assert request["max_tokens"] == 7
+
+
+@run
+async def test_an_assumed_reserve_is_not_sent_as_the_longest_answer(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
+    for name, most in (("claude-sonnet-9", 20_000), ("eliza-1966", 8_192), ("claude-sonnet-5-5", 128_000)):
+        async with session.turn("hi", budget=Budget.of(catalog.model(name))) as turn:
+            request = await turn.request("anthropic", model=name)  # which requires one
+            assert request is not None
+            assert request["max_tokens"] == most
 
 
 @pytest.mark.req("G4")

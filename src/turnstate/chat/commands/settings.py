@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...catalog import named
 from ...cli_kit import screen
-from ...cli_kit.context_text import context_lines
+from ...cli_kit.context_text import context_lines, cost_text
 from ...cli_kit.screen import table
 from ...config.profile import agents
 from ...entry import Usage
@@ -93,18 +93,20 @@ async def mcp(chat: Chat, rest: str) -> None:
 
 
 async def model(chat: Chat, rest: str) -> None:
-    """Show the model, or use another from now on: gpt-5, claude-sonnet-4-5, NAME@URL, local.
+    """Show the model, or use another from now on: gpt-6.1-sol, claude-sonnet-5-5, NAME@URL, local.
 
     The session is sent to that model's endpoint from then on, also by `--continue`.
     """
     if not rest:
-        shown = f"{chat.model.name} · {chat.model.endpoint} · window {chat.budget.limit:,} tokens"
+        ends = named(chat.model.name).ends
+        until = f" · the provider ends it on {ends}" if ends else ""
+        shown = f"{chat.model.name} · {chat.model.endpoint} · window {chat.budget.limit:,} tokens{until}"
         await chat.view.output(shown)
         return
     chat.check_writable()
     await chat.use_model(rest)
     info = named(chat.model.name)
-    known = "" if info.known else "; it is not in the catalog, so safe defaults are used"
+    known = "" if info.known else "; it is not in the catalog, so its limits are assumed"
     await chat.view.notice(f"{chat.model.shown} answers from now on{known}")
 
 
@@ -128,7 +130,7 @@ async def agent(chat: Chat, rest: str) -> None:
 
 
 async def usage(chat: Chat, rest: str) -> None:
-    """Show the tokens that the provider reported for this session, and how many came from its cache."""
+    """Show the tokens that the provider reported for this session, how many were cached, and the cost."""
     nothing(rest)
     found = [one.entry for one in await chat.session.entries(kinds=["usage"])]
     entries = [one for one in found if isinstance(one, Usage)]
@@ -142,11 +144,10 @@ async def usage(chat: Chat, rest: str) -> None:
     replies = "1 reply" if count == 1 else f"{count:,} replies"
     if summaries := len(entries) - count:
         replies += " and 1 summary" if summaries == 1 else f" and {summaries:,} summaries"
-    costs = [cost for one in entries if isinstance(cost := one.details.get("cost"), int | float)]
-    cost = f" · cost {sum(costs):.4f}" if costs else ""
+    cost = cost_text(entries)
     await chat.view.output(
         f"{replies} · {sent:,} tokens sent, {cached:,} of them ({share}) from the cache · "
-        f"{written:,} tokens written{cost}"
+        f"{written:,} tokens written{f' · {cost}' if cost else ''}"
     )
 
 

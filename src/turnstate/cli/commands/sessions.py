@@ -63,7 +63,7 @@ def command() -> None:
       turnstate sessions list --help
       turnstate sessions rename 0197a1 "The nightly export"
       turnstate sessions tag 0197a1 urgent --remove later
-      turnstate sessions set-model 0197a1 claude-sonnet-4-5
+      turnstate sessions set-model 0197a1 claude-sonnet-5-5
       turnstate sessions erase --user anna
     """
 
@@ -219,7 +219,7 @@ def set_model(id: str, model: str, store: str, tenant: str, user: str | None, as
 
     \b
     Example:
-      turnstate sessions set-model 0197a1 claude-sonnet-4-5
+      turnstate sessions set-model 0197a1 claude-sonnet-5-5
     """
 
     async def change(session: Session) -> str:

@@ -1,7 +1,7 @@
 """The built-in engine: remembers turns and facts in SQLite or PostgreSQL, and answers questions from them.
 
     engine = await connect("memory.db")
-    engine = await connect("postgresql://…/agents?embedder=local&extractor=gpt-5-mini")
+    engine = await connect("postgresql://…/agents?embedder=local&extractor=gpt-6-luna")
 
 An address is a path or the URL of a PostgreSQL database; if it is empty, the memory is in this process only.
 After a question mark, ``embedder`` names an embedder, ``extractor`` names a model that extracts facts, and
