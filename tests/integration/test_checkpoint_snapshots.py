@@ -98,7 +98,7 @@ def test_files_that_did_not_change_are_not_read_again(here: Scene, monkeypatch: 
     seen = reads(monkeypatch)
     write(here.tree, "b", "2")
     here.open().snapshot("1")
-    assert seen == [b"b"]
+    assert {*seen} == {b"b"}  # twice, if it is too new to tell whether it is still being written
 
 
 def test_a_file_that_was_just_written_is_read_again(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,10 +59,14 @@ class ToolFinished(Value, frozen=True, kw_only=True, tag="tool_finished", tag_fi
 
 
 class CheckpointSaved(Value, frozen=True, kw_only=True, tag="checkpoint", tag_field="event"):
-    """A checkpoint was saved: ``label`` restores the files and the conversation of this moment."""
+    """A checkpoint was saved: ``label`` restores the files and the conversation of this moment.
+
+    ``moving`` names files that it does not hold, because other programs were writing them.
+    """
 
     label: str
     tool: str | None = None
+    moving: tuple[str, ...] = ()
 
 
 class CheckpointFailed(Value, frozen=True, kw_only=True, tag="checkpoint_failed", tag_field="event"):

@@ -15,6 +15,7 @@ from ..conversation.edits import LineTracking
 from ..errors import CheckpointError, Conflict, InputError
 from ..message import ToolCallRequest
 from ..session import Session
+from ..shadow.values import shown
 from ..tools import ToolManager
 from .events import CheckpointFailed, CheckpointSaved
 
@@ -95,7 +96,10 @@ class AgentFiles:
             taken = state.head.checkpoints[-1][1]
         except CheckpointError as error:
             return CheckpointFailed(text=str(error))
-        return None if taken is None else CheckpointSaved(label=taken.label, tool=taken.tool)
+        if taken is None:
+            return None
+        moving = tuple(shown(one.path) for one in self._checkpoints.left_out if one.moving)
+        return CheckpointSaved(label=taken.label, tool=taken.tool, moving=moving)
 
     async def _commit(self, state: ConversationState) -> None:
         for attempt in range(1, ATTEMPTS + 1):

@@ -143,8 +143,11 @@ class TerminalView:
                 sign, style = ("✗", "red") if result.is_error else ("✓", "green")
                 title = Text(f"{sign} ", style).append(call_line(call), "default")
                 await self._print(title, Text(f"  {result_line(result)}", "dim"))
-            case CheckpointSaved(label=label):
+            case CheckpointSaved(label=label, moving=moving):
                 await self._print(Text(f"  checkpoint {label}", "dim"))
+                if moving:
+                    names = harmless(", ".join(moving))
+                    await self._print(Text(f"  not in it, being written: {names}", "yellow"))
             case CheckpointFailed(text=text):
                 await self._print(Text(f"  no checkpoint: {harmless(text)}", "yellow"))
             case Compacted():

@@ -13,7 +13,16 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..agent import AgentEvent, CheckpointFailed, Compacted, Ended, ReplySaved, ToolFinished, ToolStarted
+from ..agent import (
+    AgentEvent,
+    CheckpointFailed,
+    CheckpointSaved,
+    Compacted,
+    Ended,
+    ReplySaved,
+    ToolFinished,
+    ToolStarted,
+)
 from ..cli_kit import screen
 from ..errors import TurnstateError
 from ..message import ToolCallRequest, ToolCallResult
@@ -181,6 +190,8 @@ class PlainView:
                 screen.say(f"→ {call_line(call)}")
             case ToolFinished(result=result):
                 screen.say(f"{'✗' if result.is_error else '✓'} {result_line(result)}")
+            case CheckpointSaved(label=label, moving=moving) if moving:
+                screen.say(f"not in checkpoint {label}, being written: {', '.join(moving)}")
             case CheckpointFailed(text=text):
                 screen.say(f"no checkpoint: {text}")
             case Compacted():

@@ -48,7 +48,7 @@ __all__ = [
     "commit_named",
     "is_known",
     "is_program",
-    "left_databases",
+    "left_in_use",
     "listing",
     "newest_checkpoint",
     "newest_snapshot",
@@ -248,8 +248,8 @@ class Reader:
         folders = {folder for path in (*files, *kept.empty) for folder in parents(path)} | {*kept.empty}
         return Listing(files, {folder: kept.folder(folder) for folder in sorted(folders)})
 
-    def left_databases(self, tree: str) -> set[bytes]:
-        """Return the paths that a snapshot does not hold because they belonged to databases in use."""
+    def left_in_use(self, tree: str) -> set[bytes]:
+        """Return the paths that a snapshot does not hold because they were in use or being written."""
         found = [leaf.id for leaf in self.tree(tree) if leaf.name == LEFT.encode()]
         return {path for id in found for path in self.objects.read(id).split(b"\0")[:-1]}
 
@@ -260,10 +260,10 @@ def listing(git: Git, commit: str) -> Listing:
     return reader.listing(reader.commit(commit).tree)
 
 
-def left_databases(git: Git, commit: str) -> set[bytes]:
-    """Return the paths that a commit does not hold because they belonged to databases in use."""
+def left_in_use(git: Git, commit: str) -> set[bytes]:
+    """Return the paths that a commit does not hold because they were in use or being written."""
     reader = Reader(git)
-    return reader.left_databases(reader.commit(commit).tree)
+    return reader.left_in_use(reader.commit(commit).tree)
 
 
 def tree_of(git: Git, commit: str) -> str:

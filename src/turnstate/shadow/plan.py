@@ -4,8 +4,8 @@ Two rules apply. First, a restore replaces or removes only files that the snapsh
 so an undo can bring back all of them. Second, anything in the way of the target is removed, even in a soft
 restore: a file where the target has a folder, or a folder where it has a file. Such a folder goes only if
 everything in it can be undone. Other newer files stay. A hard restore removes those that a checkpoint
-holds, except databases that were in use when the target was taken. An undo removes the files that its
-restore created, if they are unchanged.
+holds, except those that were in use or being written when the target was taken. An undo removes the files
+that its restore created, if they are unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec import Struct, structs
 from .. import files as durable
 from ..errors import CheckpointsDamaged
 from ..own_files import SIDES, Kind, kind_of, main_file, side_files
-from .contents import TAGS, Reader, left_databases, listing, parents, references
+from .contents import TAGS, Reader, left_in_use, listing, parents, references
 from .git import FOLDER, Git
 from .history import ordered
 from .protected import IN_USE, OURS, Owned
@@ -146,7 +146,7 @@ def restore_plan(
         unwanted = files & before.files.keys()
         if unsure := files - unwanted:
             unwanted |= unsure & _paths_ever_kept(git, base)
-        unwanted -= left_databases(git, target) if unwanted else set()
+        unwanted -= left_in_use(git, target) if unwanted else set()
         unwanted_folders = folders & before.folders.keys()
     return _allowed(git, work_tree, owned, live, wanted, unwanted, unwanted_folders)
 
@@ -180,7 +180,7 @@ def undo_plan(
     there = {path: entry for path, entry in record.put.items() if path in live.files.keys() - wanted.files}
     changed = [path for path, entry in there.items() if live.files[path] != entry]
     unwanted = there.keys() - set(changed)
-    unwanted -= left_databases(git, target) if unwanted else set()
+    unwanted -= left_in_use(git, target) if unwanted else set()
     unwanted_folders = set(record.folders) - wanted.folders.keys()
     steps, kept = _allowed(git, work_tree, owned, live, wanted, unwanted, unwanted_folders)
     return steps, (*kept, *(KeptPath(path, _CHANGED) for path in sorted(changed)))

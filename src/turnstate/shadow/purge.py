@@ -104,7 +104,7 @@ class _Rewriter:
         root, modes = self._reader.parts(commit.tree)
         files, emptied = self._tree(b"", root)
         written = {FILES.encode(): files, MODES.encode(): self._modes(modes, emptied)}
-        if left := [one for one in self._reader.left_databases(commit.tree) if not self._is_out(one)]:
+        if left := [one for one in self._reader.left_in_use(commit.tree) if not self._is_out(one)]:
             written[LEFT.encode()] = self._pack.add(BLOB, b"".join(path + b"\0" for path in sorted(left)))
         leaves = [
             Leaf(leaf.name, leaf.mode, written[leaf.name])

@@ -3,13 +3,17 @@
 Files that have not changed since the last snapshot are not read again: the stat of each file is cached
 with the id of its blob. Objects that the repository lacks go into a pack; without a pack only their ids
 are computed, which is enough to see whether anything changed.
+
+A file that another program writes in place may be read half old and half new. So a read counts only if the
+stat shows that nothing was written meanwhile; otherwise it is repeated a few times, and then left out.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache as cached
 from pathlib import Path
@@ -70,7 +74,7 @@ from .protected import (
     read_regular,
 )
 from .values import Changes, Diff, FileEntry, LeftOut, Listing, Snapshot, SnapshotLimits
-from .work_tree import FileStat, Scan, scan_work_tree
+from .work_tree import FileStat, Scan, file_stat, scan_work_tree
 
 __all__ = [
     "STAMPS",
@@ -91,6 +95,17 @@ STAMPS = "stamps"
 _MAGIC = b"turnstate stamps 2\n"  # version 1 may remember a store as a plain file
 _TICK = 100_000_000  # nanoseconds; kernel clocks tick every 1 to 10 ms
 _LONG_TICK = 2_000_000_000  # for file systems that store times in steps of one or two seconds
+_SHORT_TICK = 20_000_000  # a kernel clock has surely advanced by then
+_PAUSES = (0.025, 0.05, 0.1, 0.2)  # seconds before files that were being written are read again
+_MOVING = (
+    "it was written while it was read, several times; the next snapshot will have it, unless it never holds "
+    "still: then list it in .gitignore"
+)
+_REPLACED = "it was replaced while it was read; the next snapshot will have it"
+
+
+class _Moving(UnreadableFile):
+    """A file that was written or replaced while it was read; it exists, so a restore must not remove it."""
 
 
 class ShadowSettings(NamedTuple):
@@ -303,6 +318,7 @@ class _Capture:
         self._objects, self._stored, self._pack = objects, cache.known() if objects else set[str](), pack
         self._frame, self._stores = set[str](), set[bytes]()
         self._left_out, self._in_use = list(scan.left_out), list[bytes]()
+        self._earlier = dict[bytes, tuple[FileStat, str]]()  # files that may have been written: the last read
 
     def run(self) -> Captured:
         """Return the captured work tree; without a pack, object ids are computed and nothing is stored."""
@@ -321,21 +337,19 @@ class _Capture:
         )
 
     def _files(self) -> Iterator[tuple[bytes, KnownFile]]:
-        top = os.fsencode(self._settings.work_tree)
-        for _, stamps in self._scan.folders.values():
-            for path, stamp in stamps.items():
+        """Yield the files that can be kept; those that are being written are read again after the others."""
+        found: Iterable[tuple[bytes, FileStat]] = (
+            pair for _, stamps in self._scan.folders.values() for pair in stamps.items()
+        )
+        for pause in (*_PAUSES, None):
+            moving = list[tuple[bytes, FileStat]]()
+            for path, stamp in found:
                 known = self._cache.found(path, stamp)
                 if known is not None and not known.database and main_file(path) is None:
                     yield path, known
                     continue
-                full = os.path.join(top, path)
                 try:
-                    if known is None:
-                        known = self._read(full, stamp)
-                    elif not stat.S_ISLNK(stamp.mode):  # unchanged, but the database may be in use by now
-                        check_main_file(full)
-                        with Opened(full) as file:
-                            file.check()
+                    known = self._checked(path, stamp, known)
                 except FileNotFoundError:
                     continue
                 except OSError as error:
@@ -343,20 +357,58 @@ class _Capture:
                 except OwnFile:
                     self._stores.add(path)
                 except UnreadableFile as error:
-                    if isinstance(error, InUse):
+                    if isinstance(error, _Moving) and pause is not None:
+                        moving.append((path, stamp))
+                        continue
+                    if isinstance(error, InUse | _Moving):
                         self._in_use.append(path)
-                    self._left_out.append(LeftOut(path, str(error)))
+                    self._left_out.append(LeftOut(path, str(error), isinstance(error, _Moving)))
                 else:
                     yield path, known
+            if not moving or pause is None:
+                return
+            found = moving
+            time.sleep(pause)
+
+    def _checked(self, path: bytes, stamp: FileStat, known: KnownFile | None) -> KnownFile:
+        """Return the file as it is now; one that is ``known`` is unchanged, but may be in use by now."""
+        full = os.path.join(os.fsencode(self._settings.work_tree), path)
+        if known is None:
+            return self._read(full, stamp)
+        if not stat.S_ISLNK(stamp.mode):
+            check_main_file(full)
+            with Opened(full) as file:
+                file.check()
+        return known
 
     def _read(self, path: bytes, stamp: FileStat) -> KnownFile:
         if stat.S_ISLNK(stamp.mode):
             return known_file(stamp, self._add(BLOB, os.readlink(path)), begun=self._scan.begun)
+        begun = time.time_ns()
         data, status = read_regular(path, most=self._settings.limits.file_bytes)
         if (status.st_dev, status.st_ino) != (stamp.device, stamp.inode):
-            raise UnreadableFile("it was replaced while it was read; the next snapshot will have it")
+            raise _Moving(_REPLACED)
+        read = file_stat(status)
+        if not self._held_still(path, data, read, begun):
+            raise _Moving(_MOVING)
         database = kind_of(data) == "database"
-        return known_file(stamp, self._add(BLOB, data), begun=self._scan.begun, database=database)
+        return known_file(read, self._add(BLOB, data), begun=self._scan.begun, database=database)
+
+    def _held_still(self, path: bytes, data: bytes, read: FileStat, begun: int) -> bool:
+        """Return True if the stat shows that a file was not written since ``begun``, when its read began.
+
+        It shows that if it is the same as before the read, and the tick of the clock in which the file
+        changed was over by then: two writes within one tick get the same time. If the second is not known,
+        because the clock was set back or is coarse, two reads must agree.
+        """
+        if file_stat(os.stat(path, follow_symlinks=False)) != read:
+            return False
+        tick = _SHORT_TICK if read.changed % 1_000_000_000 else _LONG_TICK
+        if read.changed + tick < begun:
+            return True
+        earlier, now = self._earlier.get(path), (read, object_id(BLOB, data))
+        self._earlier[path] = now
+        return earlier == now
 
     def _root(self, files: dict[bytes, KnownFile], folders: dict[bytes, int]) -> str:
         """Build the trees of all folders, the deepest first, and the tree of the snapshot."""

@@ -41,10 +41,14 @@ class SnapshotLimits(Struct, frozen=True, kw_only=True):
 
 
 class LeftOut(Struct, frozen=True):
-    """A file or folder that a snapshot does not hold, and why."""
+    """A file or folder that a snapshot does not hold, and why.
+
+    ``moving`` is True if it was being written; that may concern any file, and another time it would be held.
+    """
 
     path: bytes
     reason: str
+    moving: bool = False
 
 
 class KeptPath(Struct, frozen=True):
