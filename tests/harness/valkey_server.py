@@ -85,7 +85,7 @@ class Valkey:
 
     def ask(self, *command: Any, **options: Any) -> Any:
         """Send a command to the server directly."""
-        plain = {"protocol": 2, "socket_timeout": PATIENCE, "retry": Retry(NoBackoff(), 0)}
+        plain: dict[str, Any] = {"protocol": 2, "socket_timeout": PATIENCE, "retry": Retry(NoBackoff(), 0)}
         with Redis(unix_socket_path=self.socket, **plain, **options) as client:
             return client.execute_command(*command)
 
