@@ -71,7 +71,7 @@ def write_file(path: str, content: str, context: ToolContext) -> str:
         content: The new content, all of it.
     """
     files = _files(context)
-    place = files.root / files.relative(path)
+    place = files.root / files.writable(path)
     with files.changing:
         if context.tracking is not None:
             _check(path, context.tracking.before_write(place, creates=True))
@@ -92,7 +92,7 @@ def edit_file(path: str, old: str, new: str, context: ToolContext, every: bool =
         every: Replace every occurrence.
     """
     files = _files(context)
-    place = files.root / files.relative(path)
+    place = files.root / files.writable(path)
     if not old:
         raise InputError("old must not be empty; use write_file for a whole file")
     with files.changing:

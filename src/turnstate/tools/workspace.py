@@ -3,7 +3,7 @@
 A path is resolved one name at a time from a descriptor of the folder, and no link is followed. So neither
 ``..`` nor a link leads out of it, nor a folder that is swapped for a link in the meantime. A write replaces
 the whole file atomically and keeps its mode. Stores, snapshots and checkpoints of Turnstate inside the folder
-are not touched.
+are not touched, and nothing is written to the ``.git`` of a repository.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import secrets
 import stat
 import threading
+import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -57,6 +58,20 @@ class WorkspaceFiles:
             raise OutsideWorkspace(f"{path!r:.200} is outside of the workspace {self.root}")
         return "" if inside == os.curdir else inside
 
+    def writable(self, path: str) -> str:
+        """Return a path relative to the workspace; raise `InputError` if tools must not write there.
+
+        Who writes to ``.git`` runs programs: its hooks and its configuration name commands.
+        """
+        inside = self.relative(path)
+        if not inside:
+            raise InputError(f"{path!r:.200} is a folder; give the path of a file")
+        if any(_is_of_git(name) for name in inside.split(os.sep)):
+            raise InputError(
+                f"{path!r:.200} belongs to git, and tools do not write there; run a git command instead"
+            )
+        return inside
+
     def read(self, path: str) -> bytes:
         """Return the bytes of a file."""
         with SafeTree.opened(self.root) as tree:
@@ -76,9 +91,7 @@ class WorkspaceFiles:
 
     def write(self, path: str, data: bytes) -> bool:
         """Replace a file, or create it and its folders; return True if it is new."""
-        relative = os.fsencode(self.relative(path))
-        if not relative:
-            raise InputError(f"{path!r:.200} is a folder; give the path of a file")
+        relative = os.fsencode(self.writable(path))
         with SafeTree.opened(self.root) as tree:
             if refusal := tree.refusal(relative):
                 raise InputError(f"{path!r:.200} cannot be written: {refusal}")
@@ -149,6 +162,12 @@ class WorkspaceFiles:
         if not stat.S_ISREG(status.st_mode):
             raise InputError(f"{path!r:.200} is not a file")
         return stat.S_IMODE(status.st_mode)
+
+
+def _is_of_git(name: str) -> bool:
+    """Return True if some file system takes a name for ``.git``, by the rules that git itself applies."""
+    shown = "".join(one for one in name if unicodedata.category(one) != "Cf")  # HFS+ ignores them
+    return shown.partition(":")[0].rstrip(" .").lower() in (".git", "git~1")  # NTFS ignores the rest
 
 
 def _fault(path: str, error: OSError) -> InputError:
