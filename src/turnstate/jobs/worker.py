@@ -87,8 +87,9 @@ def _run(job: dict[str, Any], answers: int) -> dict[str, Any]:
 def _ends_on_time(seconds: float) -> Iterator[None]:
     """End this process soon after the deadline, and at once if the parent closes the input."""
     flags = fcntl.fcntl(0, fcntl.F_GETFL)
-    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC)
+    with suppress(OSError):  # some systems have no such signal for pipes; the alarm remains
+        fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC)
     signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
     watched = select.poll()
     watched.register(0, select.POLLIN)
