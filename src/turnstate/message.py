@@ -92,7 +92,9 @@ class ToolCallRequest(Value, frozen=True, kw_only=True):
 
     ``provider_id`` is the provider's own id of the call; ``parsed_id`` is the id that was derived when a
     document was parsed, before the call got a new one. Arguments that are not a JSON object are in ``raw``,
-    as the model wrote them; ``args`` is then empty, and ``error`` says what is wrong with them.
+    as the model wrote them; ``args`` is then empty, and ``error`` says what is wrong with them. ``kind`` is
+    the provider's kind of call if it is not a function, such as ``custom`` or ``shell``: the provider gets
+    the call and its result in the form of that kind, any other provider as those of a function.
     """
 
     id: CallId = msgspec.field(default_factory=ids.call_id)
@@ -101,17 +103,18 @@ class ToolCallRequest(Value, frozen=True, kw_only=True):
     provider_id: str | None = None
     parsed_id: CallId | None = None
     raw: str | None = None
+    kind: str | None = None
 
     def __post_init__(self) -> None:
         if not (
             self.extra is UNSET
-            and self.parsed_id is self.raw is None
+            and self.parsed_id is self.raw is self.kind is None
             and type(self.id) is type(self.name) is str
             and (self.provider_id is None or (type(self.provider_id) is str and self.provider_id.isascii()))
             and self.id.isascii()
             and self.name.isascii()
         ):
-            settle(self, "id", "name", optional=("provider_id", "parsed_id", "raw"))
+            settle(self, "id", "name", optional=("provider_id", "parsed_id", "raw", "kind"))
         if not self.id or not self.name:
             raise InvalidMessage("a tool call needs an id and a name")
         settle_object(self, "args")

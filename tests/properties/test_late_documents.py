@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -46,30 +47,48 @@ def _chat(draw: st.DrawFn, ids: list[str]) -> Items:
     ]
 
 
+_KINDS: dict[str, Callable[[str, str], tuple[dict[str, Any], dict[str, Any]]]] = {
+    "function": lambda id, text: (
+        {"type": "function_call", "call_id": id, "name": "look", "arguments": "{ }", "id": f"fc_{id}"},
+        {"type": "function_call_output", "call_id": id, "output": text, "id": f"fco_{id}"},
+    ),
+    "custom": lambda id, text: (
+        {"type": "custom_tool_call", "call_id": id, "name": "sh", "input": text, "id": f"ctc_{id}"},
+        {"type": "custom_tool_call_output", "call_id": id, "output": [{"type": "input_text", "text": text}]},
+    ),
+    "shell": lambda id, text: (
+        {"type": "shell_call", "call_id": id, "action": {"commands": [text]}, "status": "completed"},
+        {"type": "shell_call_output", "call_id": id, "output": [{"stdout": text}], "max_output_length": 9},
+    ),
+    "local_shell": lambda id, text: (
+        {"type": "local_shell_call", "call_id": id, "id": f"lsh_{id}", "action": {"command": [text]}},
+        {"type": "local_shell_call_output", "id": id, "output": text, "status": "completed"},
+    ),
+    "apply_patch": lambda id, text: (
+        {"type": "apply_patch_call", "call_id": id, "operation": {"path": text}, "status": "completed"},
+        {"type": "apply_patch_call_output", "call_id": id, "status": "failed", "output": text},
+    ),
+    "computer": lambda id, text: (
+        {"type": "computer_call", "call_id": id, "id": f"cu_{id}", "action": {"type": text}},
+        {
+            "type": "computer_call_output",
+            "call_id": id,
+            "output": {"type": "computer_screenshot", "file_id": text},
+        },
+    ),
+    "mcp_approval": lambda id, text: (
+        {"type": "mcp_approval_request", "id": id, "server_label": text, "name": "drop", "arguments": "{ }"},
+        {"type": "mcp_approval_response", "approval_request_id": id, "approve": True, "reason": text},
+    ),
+}
+
+
 @st.composite
 def _responses(draw: st.DrawFn, ids: list[str]) -> Items:
-    calls: Items = [
-        {
-            "type": "function_call",
-            "call_id": id,
-            "name": "look",
-            "arguments": "{ }",
-            "id": f"fc_{id}",
-            "status": "completed",
-        }
-        for id in ids
-    ]
     fields = _provider_fields("caller")
-    results: Items = [
-        {
-            "type": "function_call_output",
-            "call_id": id,
-            "output": draw(_TEXT),
-            "id": f"fco_{id}",
-            **draw(fields),
-        }
-        for id in draw(st.permutations(ids))
-    ]
+    pairs = [_KINDS[draw(st.sampled_from(sorted(_KINDS)))](id, draw(_TEXT)) for id in ids]
+    calls = [{**call, **draw(fields)} for call, _ in pairs]
+    results = [{**output, **draw(fields)} for _, output in draw(st.permutations(pairs))]
     return [{"role": "user", "content": "Look."}, *calls, *results]
 
 

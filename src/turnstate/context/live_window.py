@@ -156,7 +156,7 @@ class LiveWindow:
         window = Window(
             tally, view, preface, lead, limit=limit, recall=recall, previous=previous, latest=self._latest
         )
-        check(window.messages, window.shared)
+        check(window.messages, window.shared, continued=window.tally.is_continued)
         check_fit(window.tokens, limit)
         window.decisions, window.pending_cut = tuple(new), pending
         window.applied = standing
@@ -305,8 +305,11 @@ def _unrecorded(tally: Tally, view: View, decisions: Sequence[Decision]) -> list
 # The check: what every provider requires, in terms of messages.
 
 
-def check(messages: Sequence[Message], known: int = 0) -> None:
-    """Raise `InvalidConversation` if a window breaks a rule; its first `known` messages are valid."""
+def check(messages: Sequence[Message], known: int = 0, *, continued: bool = False) -> None:
+    """Raise `InvalidConversation` if a window breaks a rule; its first `known` messages are valid.
+
+    A `continued` conversation may answer calls that only the provider has.
+    """
     start = min(known, len(messages))
     while start > 0 and messages[start - 1].role == "tool":  # back to the last calls: nothing is open before
         start -= 1
@@ -316,6 +319,8 @@ def check(messages: Sequence[Message], known: int = 0) -> None:
     for message in messages[start:]:
         if message.role == "tool":
             for result in message.tool_results:
+                if result.tool_call_id not in awaited and continued and not awaited:
+                    continue
                 if result.tool_call_id not in awaited:
                     raise InvalidConversation(
                         f"message {message.id} has a result for {result.tool_call_id}, "
@@ -331,7 +336,7 @@ def check(messages: Sequence[Message], known: int = 0) -> None:
     if awaited:
         raise InvalidConversation(f"the call {next(iter(awaited))} is left without an answer at the end")
     if start == 0:
-        _check_whole(messages)
+        _check_whole(messages, ("user", "tool") if continued else ("user",))
 
 
 def check_fit(tokens: int, limit: int) -> None:
@@ -340,9 +345,9 @@ def check_fit(tokens: int, limit: int) -> None:
         raise InvalidConversation(f"the window has {tokens:,} tokens; its limit is {limit:,}")
 
 
-def _check_whole(messages: Sequence[Message]) -> None:
+def _check_whole(messages: Sequence[Message], opening: tuple[str, ...]) -> None:
     first = next((message for message in messages if message.role != "system"), None)
-    if first is not None and first.role != "user":
+    if first is not None and first.role not in opening:
         raise InvalidConversation(f"the first message is the user's, not {first.role} {first.id}")
     calls = [call.id for message in messages for call in message.tool_calls]
     if len(set(calls)) < len(calls):

@@ -8,8 +8,9 @@ among the messages: they are not sent at their own position.
 
 A round is a run of assistant messages and the tool messages that follow it. Within a round, answers are
 placed after the calls that they answer, in the order of the calls. An abandoned call gets a visible error. A
-result that answers nothing (late, unknown, or a second, different one) stays as text in its place. No content
-is dropped, and nothing here depends on what comes later, so bytes that were sent never change.
+result that answers nothing (late, unknown, or a second, different one) stays as text in its place, unless the
+provider keeps the call itself (`formats.continues`). No content is dropped, and nothing here depends on what
+comes later, so bytes that were sent never change.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import msgspec
 
 from .. import wire_text
 from ..entry import ABANDONED, PENDING, Answer
+from ..formats import continues
 from ..ids import CallId, MessageId, derived
 from ..message import Message, ToolCallRequest, ToolCallResult
 
@@ -156,6 +158,12 @@ class Structure:
         self._ids: set[str] = set()
         self._calls: set[CallId] = set()
         self._renamed: dict[CallId, CallId] = {}
+
+    @property
+    def is_continued(self) -> bool:
+        """True if the provider keeps what came before the first message."""
+        first = self.head or self.items
+        return bool(first) and continues(first[0])
 
     def extend(self, messages: Iterable[Message]) -> None:
         """Add many messages, with the same result as adding them one by one."""
@@ -323,6 +331,9 @@ class Structure:
                 del self._round.notes[known:]
                 self._close()
                 self._append(late)
+            return
+        if self.is_continued or (not self.head and not self.items and continues(message)):
+            self._append([message])
             return
         notes = [note(message, result, number) for number, result in enumerate(message.tool_results)]
         self.sources.update((one.id, (message, number)) for number, one in enumerate(notes))

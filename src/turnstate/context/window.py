@@ -139,7 +139,8 @@ class Lead:
         rows += [recall] if recall else []
         pinned = [(tally.at(index), tally.cost(index)) for index in view.pinned]
         opened = pinned or preface.context or recall
-        if not opened and view.kept < tally.end and tally.at(view.kept).role != "user":
+        first = tally.at(view.kept).role if view.kept < tally.end else "user"
+        if not opened and first not in ("user", "tool"):  # results come first if the provider has their calls
             pinned = [(OPENER, preface.opener)]
         self.messages = [message for message, _ in rows + pinned]
         self.costs = [cost for _, cost in rows + pinned]

@@ -28,6 +28,7 @@ __all__ = [
     "ReceivedMessage",
     "Rendering",
     "Violation",
+    "continues",
     "convert",
     "detect",
     "get",
@@ -111,6 +112,14 @@ def _marked(item: dict[str, Any]) -> str | None:
         if kind in ("tool_use", "tool_result", "thinking", "redacted_thinking") or "source" in block:
             return "anthropic"
     return None
+
+
+def continues(message: Message) -> bool:
+    """Return True if a message begins a document whose provider keeps what came before it."""
+    native = message.native
+    if native is None or native.format not in _REGISTRY or not isinstance(native.envelope, dict):
+        return False
+    return any(native.envelope.get(key) is not None for key in get(native.format).continuing)
 
 
 def mended(message: Message) -> tuple[Message, str | None]:

@@ -32,7 +32,7 @@ from .rules.fields import Fields, stripped
 from .rules.report import Report
 from .scope import Piece, Scope, Slot
 
-__all__ = ["Adapter"]
+__all__ = ["UNKNOWN_TOOL", "Adapter", "in_setting"]
 
 T = TypeVar("T")
 
@@ -206,7 +206,7 @@ class Adapter(Format):
 
     def _takes(self, message: Message) -> bool:
         """Return True if the provider accepts a message within the shortest conversation that can hold it."""
-        return not self._violations(self.render(_in_setting(message)), request=False)
+        return not self._violations(self.render(in_setting(message)), request=False)
 
     def _plainer(self, message: Message) -> Message:
         """Drop the edits that the provider rejects; if that is not enough, its own kinds of blocks too."""
@@ -298,7 +298,7 @@ class Adapter(Format):
 
     def _renamed(self, body: Any, message: Message, scope: Scope) -> Any:
         """Put the ids and names of this rendering into an edited piece; return None if they do not fit."""
-        slots = list(self._slots(body))
+        slots = self._named_slots(body, message)
         asked = [call.id for call in message.tool_calls]
         answered = [result.tool_call_id for result in message.tool_results]
         if [slot.answers for slot in slots] != [False] * len(asked) + [True] * len(answered):
@@ -313,10 +313,16 @@ class Adapter(Format):
                 changes.append((slot.name, scope.name(scope.names.get(call, UNKNOWN_TOOL))))
         return put(body, changes) if changes else body
 
+    def _named_slots(self, body: Any, message: Message) -> list[Slot]:
+        """Return where a piece names the calls and results of its message."""
+        return list(self._slots(body))
+
     def _scope(self, messages: Sequence[Message]) -> Scope:
-        names = {call.id: call.name for message in messages for call in message.tool_calls}
+        calls = [call for message in messages for call in message.tool_calls]
+        names = {call.id: call.name for call in calls}
+        natives = {call.id: call for call in calls if call.kind}
         ids = wire_ids(messages, self._accepts_id, unique=self.unique_ids, format=self.name)
-        return Scope(self.name, ids, names, self.longest_name)
+        return Scope(self.name, ids, names, self.longest_name, natives=natives)
 
     def _defined(self, tools: Iterable[ToolSpec]) -> dict[str, Any]:
         """Write tool definitions under the same names as their calls."""
@@ -363,7 +369,7 @@ def _is_plain(message: Message) -> bool:
     return not any(isinstance(part, OpaquePart | ReasoningPart) for part in message.parts)
 
 
-def _in_setting(message: Message) -> list[Message]:
+def in_setting(message: Message) -> list[Message]:
     """Return the shortest conversation that can hold a message."""
     native = message.native and replace(message.native, envelope=UNSET, starts=None)
     alone = replace(message, native=native)

@@ -36,6 +36,7 @@ class Call(NamedTuple):
     args: dict[str, Any]
     id: str | None
     raw: str | None = None
+    kind: str | None = None
 
 
 class Result(NamedTuple):
@@ -119,7 +120,12 @@ class Settling:
 def _settled_call(call: Call, index: int, taken: set[CallId]) -> ToolCallRequest:
     id = core_id(call.id, index, taken)
     return ToolCallRequest(
-        id=id, name=call.name or "unnamed", args=call.args, provider_id=call.id or None, raw=call.raw
+        id=id,
+        name=call.name or "unnamed",
+        args=call.args,
+        provider_id=call.id or None,
+        raw=call.raw,
+        kind=call.kind,
     )
 
 

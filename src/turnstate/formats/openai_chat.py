@@ -210,12 +210,15 @@ def _transcript(audio: Any) -> str:
 
 def _read_call(call: _Call) -> Call:
     if call.custom is not None:
-        return Call(call.custom.name, {"input": call.custom.input}, call.id)
+        return Call(call.custom.name, {"input": call.custom.input}, call.id, kind="custom")
     function = call.function or _Function()
     return draft.call(function.name, function.arguments, call.id)
 
 
 def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
+    if call.kind == "custom" and isinstance(given := call.args.get("input"), str):
+        custom = {"name": scope.name(call.name), "input": given}
+        return {"id": scope.wire_id(call.id), "type": "custom", "custom": custom}
     function = {"name": scope.name(call.name), "arguments": draft.written(call)}
     return {"id": scope.wire_id(call.id), "type": "function", "function": function}
 

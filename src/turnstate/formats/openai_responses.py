@@ -2,12 +2,14 @@
 
 Reasoning comes before the item that it produced and stays with it, since both belong to one
 message. We write content before calls, so any other item after a call ends the run and begins
-another message, as does a second message item. Hosted-tool items are kept unchanged.
+another message, as does a second message item. Calls that the caller runs are calls, whatever their kind
+(`native_calls`); items of tools that the service runs are kept unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -15,12 +17,15 @@ from msgspec import Struct
 
 from .. import wire_text
 from ..errors import InvalidPayload
-from ..message import Message, Role, ToolCallRequest
+from ..message import Message, Role
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
-from . import draft, media
-from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text_or_none
+from . import media
+from .adapter import in_setting
+from .draft import Call, Document, Draft, expect, text_or_none
+from .edits import value_at
 from .exchange import Exchange
+from .native_calls import read_call, read_output, write_call, write_output
 from .port import Violation
 from .replies import openai_responses as replies
 from .replies.reply import ResponseContent, ResponseStream
@@ -39,20 +44,12 @@ STORED = "rs_"
 """The id prefix of reasoning that the service stores; such an id is as good as a signature."""
 
 
+_PAIRING = ("call-unanswered", "result-orphan")
+
+
 class _MessageItem(Struct):
     role: str
     content: str | list[dict[str, Any]]
-
-
-class _CallItem(Struct):
-    call_id: str = ""
-    name: str = ""
-    arguments: Any = ""
-
-
-class _OutputItem(Struct):
-    call_id: str = ""
-    output: Any = ""
 
 
 def drafts(items: Sequence[Any], start: int = 0) -> Iterator[Draft]:
@@ -75,9 +72,14 @@ def drafts(items: Sequence[Any], start: int = 0) -> Iterator[Draft]:
 def whole_draft(items: list[Any]) -> Draft:
     """Read the items of one response as one message, in any order."""
     run = _ItemRun()
+    answered = {id for item in items if isinstance(item, dict) and (id := _answered(item))}
     for index, item in enumerate(items):
         path = f"$.output[{index}]"
-        if other := _draft(expect(item, dict[str, Any], path), path):
+        kind = rules.call_kind(expect(item, dict[str, Any], path))
+        if rules.output_kind(item) or (kind and item.get(rules.id_of_call(kind)) in answered):
+            run.add_opaque(item)  # the service ran the call itself
+            continue
+        if other := _draft(item, path):
             raise InvalidPayload(f"expected an item from the assistant, got role {other.role}", path=path)
         run.add(item, path)
     return next(run.draft(len(items)), Draft("assistant", items, ""))
@@ -95,21 +97,26 @@ class _ItemRun:
 
     def continues(self, item: dict[str, Any]) -> bool:
         """Return True if an item can belong to the same message."""
-        kind = _kind(item)
-        return kind == "function_call" or not (self._calls or (kind == "message" and self._spoken))
+        if rules.call_kind(item):
+            return True
+        return not (self._calls or (rules.type_of(item) == "message" and self._spoken))
 
     def add(self, item: dict[str, Any], path: str) -> None:
         """Add an item."""
+        if kind := rules.call_kind(item):
+            self._items.append(item)
+            self._calls.append(read_call(kind, item))
+        elif rules.type_of(item) == "message":
+            self._items.append(item)
+            self._speak(expect(item, _MessageItem, path).content)
+        else:
+            self.add_opaque(item)
+
+    def add_opaque(self, item: dict[str, Any]) -> None:
+        """Add an item that is kept unchanged, or reasoning."""
         self._items.append(item)
-        match _kind(item):
-            case "function_call":
-                call: _CallItem = expect(item, _CallItem, path)
-                self._calls.append(draft.call(call.name, call.arguments, call.call_id))
-            case "message":
-                self._speak(expect(item, _MessageItem, path).content)
-            case _:
-                self._flatten()
-                self._parts.append(_read_item(item))
+        self._flatten()
+        self._parts.append(_read_item(item))
 
     def draft(self, end: int) -> Iterator[Draft]:
         """Yield the message that the items up to `end` form, if there are any."""
@@ -132,17 +139,17 @@ class _ItemRun:
             self._parts, self._said = [TextPart(self._said)], None
 
 
-def _kind(item: dict[str, Any]) -> Any:
-    return item.get("type", "message")
+def _answered(item: dict[str, Any]) -> str | None:
+    """Return the id of the call that an item answers, if it answers one."""
+    kind = rules.output_kind(item)
+    return text_or_none(item.get(rules.id_of_output(kind, item))) if kind else None
 
 
 def _draft(item: dict[str, Any], path: str) -> Draft | None:
     """Read an item that is not the assistant's."""
-    if _kind(item) == "function_call_output":
-        output: _OutputItem = expect(item, _OutputItem, path)
-        result = result_of_blocks(output.output, _read_part)
-        return Draft("tool", [item], results=(Result(output.call_id, result),))
-    if _kind(item) != "message" or item.get("role") == "assistant":
+    if kind := rules.output_kind(item):
+        return Draft("tool", [item], results=(read_output(kind, item, _read_part),))
+    if rules.type_of(item) != "message" or item.get("role") == "assistant":
         return None
     wire: _MessageItem = expect(item, _MessageItem, path)
     if wire.role not in ("user", "system", "developer"):
@@ -205,6 +212,7 @@ class OpenAIResponses(Exchange):
     keys = rules.DOCUMENT.request
     response_keys = rules.DOCUMENT.response
     carried = frozenset({"input", "instructions", "tools"})
+    continuing = rules.CONTINUING
     bare = True
     in_runs = True
     system_anywhere = True
@@ -257,24 +265,48 @@ class OpenAIResponses(Exchange):
 
     def _write(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
         if message.role == "tool":
+            written = partial(self._output, scope=scope)
             return [
-                {
-                    "type": "function_call_output",
-                    "call_id": scope.wire_id(one.tool_call_id),
-                    "output": self._output(one.result, scope),
-                }
+                write_output(one, scope.natives.get(one.tool_call_id), scope, written)
                 for one in message.tool_results
             ]
         items = self._content(message, scope)
-        return items + [_write_call(call, scope) for call in message.tool_calls]
+        return items + [write_call(call, scope) for call in message.tool_calls]
 
     def _slots(self, body: Any) -> Iterator[Slot]:
         for index, item in enumerate(body if isinstance(body, list) else ()):
-            kind = item.get("type") if isinstance(item, dict) else None
-            if kind == "function_call":
-                yield Slot(False, (index, "call_id"), (index, "name"))
-            elif kind == "function_call_output":
-                yield Slot(True, (index, "call_id"))
+            if not isinstance(item, dict):
+                continue
+            if kind := rules.call_kind(item):
+                name = (index, "name") if kind in ("function", "custom") else None
+                yield Slot(False, (index, rules.id_of_call(kind)), name)
+            elif kind := rules.output_kind(item):
+                yield Slot(True, (index, rules.id_of_output(kind, item)))
+
+    def _renamed(self, body: Any, message: Message, scope: Scope) -> Any:
+        kinds = (
+            [rules.output_kind(item) for item in body if isinstance(item, dict)]
+            if message.tool_results
+            else []
+        )
+        for kind, result in zip(kinds, message.tool_results, strict=False):
+            made = scope.natives.get(result.tool_call_id)
+            wanted = made.kind if made else "function"
+            if result.tool_call_id in scope.names and kind != wanted:
+                return None  # an output of another kind than its call
+        return super()._renamed(body, message, scope)
+
+    def _named_slots(self, body: Any, message: Message) -> list[Slot]:
+        """Leave out what the service ran itself, which is part of the content."""
+        kept = [part.body for part in message.parts if isinstance(part, OpaquePart)]
+        slots = super()._named_slots(body, message)
+        return [slot for slot in slots if value_at(body, (slot.id or ())[:1]) not in kept] if kept else slots
+
+    def _takes(self, message: Message) -> bool:
+        found = self._violations(self.render(in_setting(message)), request=False)
+        return all(
+            one.rule == "result-kind" or (one.rule in _PAIRING and _keeps_calls(message)) for one in found
+        )
 
     def _fits(self, body: Any, *, leading: bool) -> bool:
         if isinstance(body, dict):
@@ -334,6 +366,12 @@ class OpenAIResponses(Exchange):
         return {"type": "reasoning", "summary": summary, key: part.signature}
 
 
+def _keeps_calls(message: Message) -> bool:
+    """Return True if a message from an older log keeps calls or their outputs as the service's own items."""
+    bodies = [part.body for part in message.parts if isinstance(part, OpaquePart)]
+    return any(rules.call_kind(body) or rules.output_kind(body) for body in bodies)
+
+
 def _is_kept_elsewhere(item: Any) -> bool:
     reasoning = isinstance(item, dict) and item.get("type") == "reasoning"
     return reasoning and not item.get("encrypted_content")
@@ -353,12 +391,3 @@ def _is_content(block: dict[str, Any]) -> bool:
 
 def _message_item(role: str, content: str | list[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "message", "role": role, "content": content}
-
-
-def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
-    return {
-        "type": "function_call",
-        "call_id": scope.wire_id(call.id),
-        "name": scope.name(call.name),
-        "arguments": draft.written(call),
-    }

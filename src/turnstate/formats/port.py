@@ -71,7 +71,8 @@ class Format(ABC):
     ``list_key`` is the field that holds the messages, ``keys`` are the fields of a request,
     ``response_keys`` are the fields that only a response has, and ``carried`` are the request fields that
     messages and tool definitions carry over to another provider. ``output_option`` is the request option that
-    must set the maximum length of the answer, if there is one.
+    must set the maximum length of the answer, if there is one. With one of the ``continuing`` fields, the
+    provider keeps the earlier messages itself, so that a document may answer calls that are not in it.
     """
 
     name: ClassVar[str]
@@ -80,6 +81,7 @@ class Format(ABC):
     response_keys: ClassVar[frozenset[str]]
     carried: ClassVar[frozenset[str]]
     output_option: ClassVar[str | None] = None
+    continuing: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def parse(self, payload: Any) -> list[Message]:

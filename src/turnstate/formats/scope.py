@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .. import wire_text
 from ..ids import CallId
-from ..message import Message, Role
+from ..message import Message, Role, ToolCallRequest
 from ..part import FilePart, ImagePart, TextPart
 from . import media
 from .pairing import wire_name
@@ -42,9 +43,16 @@ class Scope:
     """The state of one rendering: the current message, the ids in use, and what was left out so far."""
 
     def __init__(
-        self, format: str, ids: dict[CallId, str], names: dict[CallId, str], longest_name: int
+        self,
+        format: str,
+        ids: dict[CallId, str],
+        names: dict[CallId, str],
+        longest_name: int,
+        *,
+        natives: Mapping[CallId, ToolCallRequest],
     ) -> None:
         self.names = names
+        self.natives = natives  # the calls that are not a function's
         self.leading = False
         self.left_out: list[Omission] = []
         self.silent: set[CallId] = set()

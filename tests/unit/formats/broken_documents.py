@@ -248,6 +248,30 @@ RESPONSES = [
     ),
     ("an output is an object", [ASK, function_call(), output("a", {"sea": 1})], ("output", 2, "a")),
     ("an output is null", [ASK, function_call(), output("a", None)], ("output", 2, "a")),
+    (
+        "an output is of another kind than its call",
+        [ASK, item("custom_tool_call", call_id="a", name="sh", input="ls"), output("a")],
+        ("result-kind", 2, "a"),
+    ),
+    (
+        "a patch is neither done nor failed",
+        [
+            ASK,
+            item("apply_patch_call", call_id="a", operation={}, status="completed"),
+            item("apply_patch_call_output", call_id="a", status="maybe"),
+        ],
+        ("output", 2, "a"),
+    ),
+    (
+        "a request for approval is left open",
+        [ASK, item("mcp_approval_request", id="a", server_label="sea", name="drop", arguments="{}"), ASK],
+        ("call-unanswered", 1, "a"),
+    ),
+    (
+        "an approval is for no request",
+        [ASK, item("mcp_approval_response", approval_request_id="a", approve=True)],
+        ("result-orphan", 1, "a"),
+    ),
     ("reasoning stands at the end", [ASK, THOUGHT], ("reasoning-alone", 1, None)),
     ("reasoning stands before the user", [ASK, THOUGHT, ASK], ("reasoning-alone", 1, None)),
     (

@@ -240,6 +240,31 @@ RESPONSES: dict[str, Any] = {
         item("custom_tool_call_output", call_id="k", output="total 0"),
         item("mcp_list_tools", id="mcpl_1", server_label="sea", tools=[]),
     ],
+    "calls of every kind": [
+        ASK,
+        item("reasoning", id="rs_1", summary=[]),
+        item("custom_tool_call", call_id="a", name="sh", input="ls", id="ctc_1"),
+        item("shell_call", call_id="b", action={"commands": ["ls"]}, status="completed", environment=None),
+        item("local_shell_call", call_id="c", id="lsh_1", action={"type": "exec", "command": ["ls"]}),
+        item(
+            "apply_patch_call",
+            call_id="d",
+            operation={"type": "delete_file", "path": "a"},
+            status="completed",
+        ),
+        item("computer_call", call_id="e", id="cu_1", actions=[{"type": "wait"}], pending_safety_checks=[]),
+        item("mcp_approval_request", id="mcpr_1", server_label="sea", name="drop", arguments="{ }"),
+        item("mcp_approval_response", approval_request_id="mcpr_1", approve=False, id=None),
+        item(
+            "computer_call_output", call_id="e", output={"type": "computer_screenshot", "file_id": "file-1"}
+        ),
+        item("apply_patch_call_output", call_id="d", status="failed", output=None),
+        item("local_shell_call_output", id="c", output='{"exit": 0}'),
+        item("shell_call_output", call_id="b", output=[], max_output_length=None),
+        item("custom_tool_call_output", call_id="a", output=[{"type": "input_text", "text": "fog"}]),
+        {"id": "msg_1"},
+        spoken("Fog."),
+    ],
     "pictures and files, in what the user says and in what a tool gives": [
         item(
             "message",

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..port import Violation
 from .fields import Fields, by_type
 from .report import NAME_64, Report, shown
 
-__all__ = ["DOCUMENT", "LONGEST_ID", "violations"]
+__all__ = [
+    "CONTINUING",
+    "DOCUMENT",
+    "KINDS",
+    "LONGEST_ID",
+    "Kind",
+    "call_kind",
+    "id_of_call",
+    "id_of_output",
+    "output_kind",
+    "type_of",
+    "violations",
+]
 
 LONGEST_ID = 64
 
@@ -74,10 +86,64 @@ DOCUMENT = Fields(
 """The request and response types of openai 3.49, Responses."""
 
 _PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_"}
-_CONTINUING = ("previous_response_id", "conversation")
+CONTINUING = frozenset({"previous_response_id", "conversation"})
 """With one of these fields, the service has the earlier items, which may include calls."""
 
 _ROLES = ("system", "developer", "user", "assistant")
+
+
+class Kind(NamedTuple):
+    """A kind of call that the caller runs: its item, its output's item, and where they hold the call's id."""
+
+    call: str
+    output: str
+    call_id: str = "call_id"
+    output_id: str = "call_id"
+
+
+KINDS = {
+    "function": Kind("function_call", "function_call_output"),
+    "custom": Kind("custom_tool_call", "custom_tool_call_output"),
+    "shell": Kind("shell_call", "shell_call_output"),
+    "local_shell": Kind("local_shell_call", "local_shell_call_output", output_id="id"),
+    "apply_patch": Kind("apply_patch_call", "apply_patch_call_output"),
+    "computer": Kind("computer_call", "computer_call_output"),
+    "mcp_approval": Kind(
+        "mcp_approval_request", "mcp_approval_response", call_id="id", output_id="approval_request_id"
+    ),
+}
+_BY_CALL = {kind.call: name for name, kind in KINDS.items()}
+_BY_OUTPUT = {kind.output: name for name, kind in KINDS.items()}
+
+
+def type_of(item: dict[str, Any]) -> Any:
+    """Return the type of an item; a message may come without one, and so may a reference to an item."""
+    kind = item.get("type")
+    if kind is None and "id" in item and "role" not in item and "content" not in item:
+        return "item_reference"
+    return item.get("type", "message")
+
+
+def call_kind(item: dict[str, Any]) -> str | None:
+    """Return the kind of call that an item makes; None if it makes none that the caller runs."""
+    kind = item.get("type")
+    return _BY_CALL.get(kind) if isinstance(kind, str) else None
+
+
+def output_kind(item: dict[str, Any]) -> str | None:
+    """Return the kind of call that an item answers; None if it answers none."""
+    kind = item.get("type")
+    return _BY_OUTPUT.get(kind) if isinstance(kind, str) else None
+
+
+def id_of_call(kind: str) -> str:
+    """Return the field of a call that holds its id."""
+    return KINDS[kind].call_id
+
+
+def id_of_output(kind: str, item: dict[str, Any]) -> str:
+    """Return the field of an output that holds the id of its call; a local shell's may be either."""
+    return "call_id" if "call_id" in item else KINDS[kind].output_id
 
 
 def violations(payload: Any) -> list[Violation]:
@@ -86,12 +152,14 @@ def violations(payload: Any) -> list[Violation]:
     if isinstance(payload, dict) and isinstance(listed, str) and listed:
         return []
     report = Report()
-    continued = isinstance(payload, dict) and any(payload.get(key) is not None for key in _CONTINUING)
-    calls: dict[str, int] = {}
+    items = list(report.items(listed, "input"))
+    continued = isinstance(payload, dict) and any(payload.get(key) is not None for key in CONTINUING)
+    continued = continued or any(type_of(item) == "item_reference" for item in items)
+    calls: dict[str, tuple[int, str]] = {}
     answered: set[str] = set()
     reasoning: int | None = None
-    for item in report.items(listed, "input"):
-        kind = item.get("type", "message")
+    for report.index, item in _numbered(listed):
+        kind = type_of(item)
         _check_id(item, kind, report)
         if reasoning is not None and not _produced(item, kind):
             report.add(
@@ -100,32 +168,37 @@ def violations(payload: Any) -> list[Violation]:
                 index=reasoning,
             )
         reasoning = None
-        match kind:
-            case "message":
-                _check_message(item, report)
-            case "function_call":
-                _check_call(item, calls, report)
-            case "function_call_output":
-                _check_output(item, None if continued else calls, answered, report)
-            case "reasoning":
-                reasoning = report.index
-            case _ if not isinstance(kind, str):
-                report.add("shape", f"an item's type must be text, not {type(kind).__name__}")
+        if called := call_kind(item):
+            _check_call(item, called, calls, report)
+        elif answers := output_kind(item):
+            _check_answer(item, answers, calls, answered, report, continued=continued)
+            _check_output(item, answers, report)
+        elif kind == "message":
+            _check_message(item, report)
+        elif kind == "reasoning":
+            reasoning = report.index
+        elif not isinstance(kind, str):
+            report.add("shape", f"an item's type must be text, not {type(kind).__name__}")
     if reasoning is not None:
         report.add(
             "reasoning-alone", "a reasoning item must come before the item that it produced", index=reasoning
         )
-    for id, index in calls.items():
+    for id, (index, _) in calls.items():
         if id not in answered:
             report.unanswered([id], index)
     return report.violations
+
+
+def _numbered(listed: Any) -> list[tuple[int, dict[str, Any]]]:
+    items = enumerate(listed if isinstance(listed, list) else ())
+    return [(index, item) for index, item in items if isinstance(item, dict)]
 
 
 def _produced(item: dict[str, Any], kind: Any) -> bool:
     """Return True if a model can have produced the item."""
     if kind == "message":
         return item.get("role") == "assistant"
-    return isinstance(kind, str) and not kind.endswith("_output")
+    return isinstance(kind, str) and not kind.endswith("_output") and kind not in _BY_OUTPUT
 
 
 def _check_id(item: dict[str, Any], kind: Any, report: Report) -> None:
@@ -146,29 +219,69 @@ def _check_message(item: dict[str, Any], report: Report) -> None:
         report.add("content", f"content must be text or parts, not {type(content).__name__}")
 
 
-def _check_call(item: dict[str, Any], calls: dict[str, int], report: Report) -> None:
-    id = item.get("call_id")
+def _check_call(item: dict[str, Any], kind: str, calls: dict[str, tuple[int, str]], report: Report) -> None:
+    key = id_of_call(kind)
+    id = item.get(key)
     if not isinstance(id, str) or not 0 < len(id) <= LONGEST_ID:
-        report.add("call-id", f"a call_id must have 1 to {LONGEST_ID} characters", id)
+        report.add("call-id", f"the {key} of a call must have 1 to {LONGEST_ID} characters", id)
     elif id in calls:
-        report.add("call-id", f"the call_id {id:.80} is not unique", id)
+        report.add("call-id", f"the {key} {id:.80} is not unique", id)
     if isinstance(id, str) and id:
-        calls.setdefault(id, report.index)
-    report.name(item.get("name"), NAME_64, id)
-    if not isinstance(item.get("arguments"), str):
-        report.add("arguments", "arguments must be a string of JSON", id)
+        calls.setdefault(id, (report.index, kind))
+    match kind:
+        case "function":
+            report.name(item.get("name"), NAME_64, id)
+            if not isinstance(item.get("arguments"), str):
+                report.add("arguments", "arguments must be a string of JSON", id)
+        case "custom":
+            report.name(item.get("name"), NAME_64, id)
+            if not isinstance(item.get("input"), str):
+                report.add("arguments", "the input of a custom tool must be a string", id)
+        case "shell" | "local_shell" | "apply_patch":
+            key = "operation" if kind == "apply_patch" else "action"
+            if not isinstance(item.get(key), dict):
+                report.add("arguments", f"{key} must be an object", id)
+        case "mcp_approval":
+            if not all(isinstance(item.get(key), str) for key in ("server_label", "name", "arguments")):
+                report.add("arguments", "server_label, name and arguments must be strings", id)
 
 
-def _check_output(
-    item: dict[str, Any], calls: dict[str, int] | None, answered: set[str], report: Report
+def _check_answer(
+    item: dict[str, Any],
+    kind: str,
+    calls: dict[str, tuple[int, str]],
+    answered: set[str],
+    report: Report,
+    *,
+    continued: bool,
 ) -> None:
-    """Check an answer; `calls` is None if the service keeps the calls itself."""
-    id = item.get("call_id")
-    if not isinstance(id, str) or (calls is not None and id not in calls):
+    """Check which call an output answers; if `continued`, the service may keep the call itself."""
+    id = item.get(id_of_output(kind, item))
+    if not isinstance(id, str) or (id not in calls and not continued):
         report.add("result-orphan", f"no earlier call {shown(id)}", id)
     elif id in answered:
         report.add("result-twice", f"the call {id:.80} is answered twice", id)
     else:
         answered.add(id)
-    if not isinstance(item.get("output"), str | list):
-        report.add("output", "output must be text or a list of parts", id)
+        if id in calls and calls[id][1] != kind:
+            made, wanted = KINDS[calls[id][1]], KINDS[kind]
+            report.add(
+                "result-kind", f"a {made.call} is answered by a {made.output}, not {wanted.output}", id
+            )
+
+
+def _check_output(item: dict[str, Any], kind: str, report: Report) -> None:
+    id, output = item.get(id_of_output(kind, item)), item.get("output")
+    match kind:
+        case "function" | "custom" if not isinstance(output, str | list):
+            report.add("output", "output must be text or a list of parts", id)
+        case "local_shell" if not isinstance(output, str):
+            report.add("output", "output must be text", id)
+        case "shell" if not isinstance(output, list) or not all(isinstance(one, dict) for one in output):
+            report.add("output", "output must be a list of objects", id)
+        case "apply_patch" if item.get("status") not in ("completed", "failed"):
+            report.add("output", "status must be completed or failed", id)
+        case "computer" if not isinstance(output, dict):
+            report.add("output", "output must be a screenshot", id)
+        case "mcp_approval" if not isinstance(item.get("approve"), bool):
+            report.add("output", "approve must be true or false", id)

@@ -1,0 +1,301 @@
+"""Calls of OpenAI Responses that are not functions are cut, reduced, answered and run like the others."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from cases import each
+from openai.types.responses import ResponseInputItem
+from pydantic import TypeAdapter
+
+from turnstate import Budget, Message, StateManager, ToolCallResult, codec, formats
+from turnstate.context.fit import fit, fitted
+from turnstate.entry import ABANDONED
+from turnstate.formats.native_calls import BLANK_SCREEN
+from turnstate.part import Native, OpaquePart
+
+pytestmark = pytest.mark.req("A8")
+
+responses = formats.get("openai-responses")
+check_item = TypeAdapter(ResponseInputItem).validate_python
+ASK = {"role": "user", "content": "Go."}
+CHECK = {"id": "cu_sc_1", "code": "malicious_instructions", "message": "Careful."}
+
+
+def item(type: str, **fields: Any) -> dict[str, Any]:
+    return {"type": type, **fields}
+
+
+def custom(n: int, input: str = "ls -l") -> dict[str, Any]:
+    return item("custom_tool_call", id=f"ctc_{n}", call_id=f"c{n}", name="sh", input=input)
+
+
+def custom_output(n: int, output: Any = "total 0") -> dict[str, Any]:
+    return item("custom_tool_call_output", call_id=f"c{n}", output=output)
+
+
+def shell(n: int) -> dict[str, Any]:
+    action = {"commands": ["ls", "make"], "timeout_ms": 1_000, "max_output_length": 4_096}
+    return item("shell_call", id=f"sh_{n}", call_id=f"c{n}", action=action, status="completed")
+
+
+def shell_output(n: int, stdout: str = "a\n", code: int = 0) -> dict[str, Any]:
+    chunk = {"stdout": stdout, "stderr": "", "outcome": {"type": "exit", "exit_code": code}}
+    return item(
+        "shell_call_output", call_id=f"c{n}", output=[chunk], max_output_length=4_096, status="completed"
+    )
+
+
+def local_shell(n: int) -> dict[str, Any]:
+    action = {"type": "exec", "command": ["ls"], "env": {}}
+    return item("local_shell_call", id=f"lsh_{n}", call_id=f"c{n}", action=action, status="completed")
+
+
+def local_shell_output(n: int, output: str = "a") -> dict[str, Any]:
+    return item("local_shell_call_output", id=f"c{n}", output=output, status="completed")
+
+
+def patch(n: int) -> dict[str, Any]:
+    operation = {"type": "update_file", "path": "src/lamp.py", "diff": "@@\n-a\n+b"}
+    return item("apply_patch_call", id=f"apc_{n}", call_id=f"c{n}", operation=operation, status="completed")
+
+
+def patch_output(n: int, output: str = "done", status: str = "completed") -> dict[str, Any]:
+    return item("apply_patch_call_output", call_id=f"c{n}", status=status, output=output)
+
+
+def computer(n: int) -> dict[str, Any]:
+    action = {"type": "click", "button": "left", "x": 1, "y": 2}
+    fields = {"action": action, "pending_safety_checks": [CHECK], "status": "completed"}
+    return item("computer_call", id=f"cu_{n}", call_id=f"c{n}", **fields)
+
+
+def computer_output(n: int, url: str = BLANK_SCREEN) -> dict[str, Any]:
+    shot = {"type": "computer_screenshot", "image_url": url}
+    return item("computer_call_output", call_id=f"c{n}", output=shot, acknowledged_safety_checks=[CHECK])
+
+
+def approval(n: int) -> dict[str, Any]:
+    return item(
+        "mcp_approval_request", id=f"mcpr_{n}", server_label="sea", name="drop", arguments='{"all": true}'
+    )
+
+
+def approved(n: int, approve: bool = True) -> dict[str, Any]:
+    return item("mcp_approval_response", approval_request_id=f"mcpr_{n}", approve=approve, reason="Because.")
+
+
+KINDS: dict[str, tuple[Any, Any]] = {
+    "custom": (custom, custom_output),
+    "shell": (shell, shell_output),
+    "local_shell": (local_shell, local_shell_output),
+    "apply_patch": (patch, patch_output),
+    "computer": (computer, computer_output),
+    "mcp_approval": (approval, approved),
+}
+each_pair = each(("call", "output"), KINDS.values())
+each_kind = each(("kind", "call", "output"), [(kind, *pair) for kind, pair in KINDS.items()])
+
+
+def reply(*items: Any) -> Message:
+    return responses.reply({"output": list(items), "status": "completed"}).without_usage
+
+
+def sent(messages: list[Message], budget: Budget = Budget.UNLIMITED) -> list[dict[str, Any]]:
+    """Return the items of a window, each of which the SDK's types accept."""
+    items: list[dict[str, Any]] = StateManager().window(messages, budget).render(responses)["input"]
+    for one in items:
+        check_item(one)
+    return items
+
+
+@each_kind
+def test_it_is_a_call_with_a_result_and_comes_back_as_it_was(kind: str, call: Any, output: Any) -> None:
+    document = [ASK, call(1), output(1), ASK]
+    assert responses.validate(document) == []
+    messages = responses.parse(document)
+    assert [one.role for one in messages] == ["user", "assistant", "tool", "user"]
+    (made,) = messages[1].tool_calls
+    assert (made.kind, messages[2].tool_results[0].tool_call_id) == (kind, made.id)
+    stored = [codec.decode(codec.encode(message)) for message in messages]
+    assert responses.render(stored) == {"input": document}
+    assert sent(messages) == document
+    for name in formats.names():
+        other = formats.get(name)
+        rendered = other.render(messages)
+        assert other.validate(rendered) == []
+        assert formats.same(messages, other.parse(rendered)), name
+
+
+@each_pair
+def test_a_reply_lists_it_and_the_callers_result_is_the_matching_item(call: Any, output: Any) -> None:
+    said = [Message.user("Go."), reply(item("reasoning", id="rs_1", summary=[]), call(1))]
+    (made,) = said[1].tool_calls
+    wanted = responses.parse([call(1), output(1)])[1].tool_results[0]
+    done = Message.tool([ToolCallResult(tool_call_id=made.id, result=wanted.result)])
+    items = sent([*said, done])
+    assert items[2] == call(1)
+    written = {
+        key: value for key, value in output(1).items() if key not in ("status", "acknowledged_safety_checks")
+    }
+    got = {key: value for key, value in items[3].items() if key != "status"}
+    assert got == written
+
+
+@each(("kind", "call"), [(kind, call) for kind, (call, _) in KINDS.items()])
+def test_a_stream_lists_it_too(kind: str, call: Any) -> None:
+    response = {"output": [call(1)], "status": "completed"}
+    events = [
+        {"type": "response.output_item.done", "item": call(1)},
+        {"type": "response.completed", "response": response},
+    ]
+    assert [one.kind for one in responses.collect(events).tool_calls] == [kind]
+
+
+@each_kind
+def test_an_abandoned_one_is_answered_by_an_item_of_its_kind(kind: str, call: Any, output: Any) -> None:
+    document = [ASK, call(1), ASK]
+    assert [one.rule for one in responses.validate(document)] == ["call-unanswered"]
+    items = sent(responses.parse(document))
+    assert [one.get("type") for one in items] == [None, call(1)["type"], output(1)["type"], None]
+    if kind == "computer":  # it can hold no words
+        assert items[2]["acknowledged_safety_checks"] == [CHECK]
+    else:
+        assert ABANDONED in str(items[2])
+    assert items[2].get("approve") is (False if kind == "mcp_approval" else None)
+    report = StateManager().window(responses.parse(document), Budget.UNLIMITED).report
+    assert len(report.repairs) == 1
+    assert fit(document, 10_000) == items
+
+
+@each_pair
+def test_twenty_rounds_fit_a_small_budget(call: Any, output: Any) -> None:
+    rounds = [
+        one for n in range(20) for one in (item("reasoning", id=f"rs_{n}", summary=[]), call(n), output(n))
+    ]
+    for one in rounds:
+        if one["type"] == "custom_tool_call":
+            one["input"] = "look at the lamp " * 40
+    document = [ASK, *rounds]
+    result = fitted(document, 600)
+    assert result.after.tokens <= 600
+    assert responses.validate(result.payload) == []
+    for one in result.payload:
+        check_item(one)
+
+
+LONG = "\n".join(f"line {n} of a log that nobody reads to its end" for n in range(6_000))
+
+
+@each(
+    "call, output, shown",
+    [
+        (custom(1), custom_output(1, LONG), lambda one: one["output"]),
+        (shell(1), shell_output(1, LONG, 2), lambda one: one["output"][0]["stderr"]),
+        (local_shell(1), local_shell_output(1, LONG), lambda one: one["output"]),
+        (patch(1), patch_output(1, LONG, "failed"), lambda one: one["output"]),
+    ],
+)
+def test_a_long_output_is_reduced_in_its_own_item(call: Any, output: Any, shown: Any) -> None:
+    result = fitted([ASK, call, output], 8_000)
+    assert result.after.tokens <= 8_000
+    assert result.reduced == ("c1",)
+    assert responses.validate(result.payload) == []
+    short = result.payload[2]
+    check_item(short)
+    assert shown(short).startswith("[Data Truncated]")
+    assert (short["type"], short.get("status") == "failed") == (
+        output["type"],
+        output["type"].startswith("apply"),
+    )
+
+
+def test_a_shell_that_the_service_runs_stays_in_the_reply() -> None:
+    items = [shell(1), shell_output(1), shell(2)]
+    said = reply(*items)
+    assert [call.provider_id for call in said.tool_calls] == ["c2"]
+    done = Message.tool([ToolCallResult.of(said.tool_calls[0].id, "ok")])
+    assert sent([Message.user("Go."), said, done])[1:4] == items
+
+
+def test_only_a_plain_yes_is_an_approval() -> None:
+    said = [Message.user("Go."), reply(approval(1))]
+    id = said[1].tool_calls[0].id
+    assert said[1].tool_calls[0].name == "mcp_approval"  # never the name of a tool of ours
+    for value, approves in [(True, True), (False, False), ("yes", False), (1, False), (None, False)]:
+        assert sent([*said, Message.tool([ToolCallResult.of(id, value)])])[2]["approve"] is approves
+    assert not sent([*said, Message.tool([ToolCallResult.of(id, True, is_error=True)])])[2]["approve"]
+    assert not sent([*said, Message.tool([ToolCallResult.of(id, {"approve": "yes"})])])[2]["approve"]
+
+
+def test_a_result_may_be_given_as_the_fields_of_its_item() -> None:
+    said = [Message.user("Go."), reply(computer(1))]
+    fields = {key: value for key, value in computer_output(1).items() if key not in ("type", "call_id")}
+    hostile = {**fields, "type": "message", "call_id": "other"}
+    done = Message.tool([ToolCallResult.of(said[1].tool_calls[0].id, hostile)])
+    assert sent([*said, done])[2] == computer_output(1)
+
+
+def opaque(*bodies: Any) -> Message:
+    """Return a message as it was stored when these items were not calls yet."""
+    parts = [OpaquePart(format=responses.name, body=body, text=f"[{body['type']}]") for body in bodies]
+    message = Message.assistant(parts).replace(native=Native(format=responses.name))
+    stored: Message = codec.decode(codec.encode(message))
+    return stored
+
+
+@each_pair
+def test_what_an_older_log_kept_as_the_services_own_items_is_sent_as_before(call: Any, output: Any) -> None:
+    for log in (
+        [Message.user("Go."), opaque(call(1), output(1))],
+        [Message.user("Go."), opaque(call(1)), opaque(output(1))],
+    ):
+        assert sent(log)[1:] == [call(1), output(1)]
+
+
+BROKEN: dict[str, tuple[list[Any], str]] = {
+    "an output of no call": ([ASK, custom_output(9)], "result-orphan"),
+    "an approval of no request": ([ASK, approved(9)], "result-orphan"),
+    "a call without an output": ([ASK, patch(1), ASK], "call-unanswered"),
+    "an output twice": ([ASK, shell(1), shell_output(1), shell_output(1)], "result-twice"),
+    "an output of another kind": (
+        [ASK, custom(1), item("function_call_output", call_id="c1", output="")],
+        "result-kind",
+    ),
+}
+
+
+@each(("document", "rule"), BROKEN.values())
+def test_broken_pairs_are_reported_and_repaired(document: list[Any], rule: str) -> None:
+    assert rule in [one.rule for one in responses.validate(document)]
+    before = copy.deepcopy(document)
+    assert responses.render(responses.parse(document)) == {"input": before}
+    assert responses.validate(sent(responses.parse(document))) == []
+
+
+def test_a_reference_to_an_item_may_come_without_a_type() -> None:
+    document = [
+        ASK,
+        {"id": "msg_1"},
+        {"id": "fc_1", "type": None},
+        item("function_call_output", call_id="c1", output="x"),
+    ]
+    assert responses.validate(document) == []
+    assert responses.render(responses.parse(document)) == {"input": document}
+
+
+@each("key", ["previous_response_id", "conversation"])
+def test_outputs_of_calls_that_the_service_keeps_stay_outputs(key: str) -> None:
+    output = item("function_call_output", call_id="c1", output=LONG, id="fco_1")
+    document = {"model": "gpt-5", key: "resp_1", "input": [output, custom_output(2)]}
+    assert fit(document, 1_000_000) == document
+    short = {**document, "input": [{**output, "output": "fog"}, custom_output(2)]}
+    window = StateManager().window(responses.parse(short), Budget.UNLIMITED)
+    assert window.render(responses, request=True) == short
+    assert responses.request(responses.parse(short)) == short
+    result = fitted(document, 3_000)
+    assert (result.payload[key], result.repairs) == ("resp_1", ())
+    assert [one["call_id"] for one in result.payload["input"]] == ["c1", "c2"]
+    assert result.payload["input"][0]["output"].startswith("[Data Truncated]")
