@@ -1053,9 +1053,16 @@ MUTANTS = (
     Mutant(
         "models-cache-marks",
         "the turns before the current one are not marked for the cache",
-        "return {len(asks) - 1, *([turns[-1] - 1] if turns and turns[-1] else [])}",
-        "return {len(asks) - 1}",
+        "ends = {last, turns[-1] - 1} if turns else {last}",
+        "ends = {last}",
         MODELS,
+    ),
+    Mutant(
+        "models-cache-look-back",
+        "a round with many blocks hides the previous request from the cache",
+        "            ends.add(place)\n    return {place for place in ends if place >= 0}",
+        "            pass\n    return {place for place in ends if place >= 0}",
+        _tests("tests/properties/test_prompt_caches.py"),
     ),
     Mutant(
         "turn-calibration-jumps",
@@ -1117,8 +1124,8 @@ MUTANTS = (
     Mutant(
         "agent-cost",
         "what was cached costs as much as the rest",
-        "cached * (self.input if self.cached is None else self.cached)",
-        "cached * self.input",
+        "cached * (rates.input if rates.cached is None else rates.cached)",
+        "cached * rates.input",
         AGENT,
     ),
     Mutant(

@@ -298,6 +298,11 @@ class Session(_Facade):
         return self._inner.id
 
     @property
+    def cache_key(self) -> str:
+        """A name for OpenAI's ``prompt_cache_key``: the same for every request of this session."""
+        return self._inner.cache_key
+
+    @property
     def version(self) -> int:
         """The number of changes to the path of messages, as last seen."""
         return self._inner.version

@@ -13,7 +13,7 @@ from provider_server import FINAL, ProviderServer, Trouble
 from turnstate import Budget, Message, SessionManager
 from turnstate.agent import Agent, AgentEvent, Compacted, Ended, ReplySaved, ToolFinished, tool
 from turnstate.errors import ModelFailed, RequestTooLong
-from turnstate.models import ProviderModel, Retried, Retry, anthropic, bedrock, gemini, openai
+from turnstate.models import ModelRequest, ProviderModel, Retried, Retry, anthropic, bedrock, gemini, openai
 from turnstate.session import Session
 
 pytestmark = [pytest.mark.req("M2", "P1"), pytest.mark.filterwarnings("default")]
@@ -122,6 +122,43 @@ def test_what_may_pass_passes_and_nothing_half_is_saved(aws: Callable[[str], Any
         ] * 2
 
     on_each(aws, run)
+
+
+@pytest.mark.parametrize("responses", [False, True])
+def test_the_requests_of_a_session_name_one_cache_key(responses: bool) -> None:
+    async def keys(cache: bool | None) -> set[Any]:
+        found = set[Any]()
+        async with SessionManager.open("memory:", tenant="harbor") as sessions:
+            for _ in range(2):
+                session = await sessions.create(user="lighthouse")
+                with ProviderServer() as server:
+                    given: Any = {"base_url": f"{server.url}/v1", "api_key": KEY, "cache": cache}
+                    async with openai("m", responses=responses, **given) as model:
+                        await events(model, session, "turn 7")
+                assert len(server.requests) == 2
+                found |= {(body.get("prompt_cache_key"), session.cache_key) for body in server.requests}
+        return found
+
+    assert {sent for sent, _ in asyncio.run(keys(None))} == {None}  # another endpoint may reject the field
+    sent = asyncio.run(keys(True))
+    assert len(sent) == 2  # one for each session …
+    assert all(key == own and len(key) == 32 for key, own in sent)  # … that says nothing about whose it is
+
+
+def test_openai_itself_gets_a_cache_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    request = ModelRequest(messages=(Message.user("hi"),), cache_key="k")
+    for url, sent in (
+        (None, "k"),
+        ("https://eu.api.openai.com/v1", "k"),
+        ("https://api.openai.com.example/v1", None),
+        ("http://localhost:11434/v1", None),
+    ):
+        model = openai("m", base_url=url, api_key=KEY)
+        assert model._payload(request).get("prompt_cache_key") == sent
+    own = openai("m", api_key=KEY, prompt_cache_key="mine")
+    assert own._payload(request)["prompt_cache_key"] == "mine"
+    assert "prompt_cache_key" not in openai("m", api_key=KEY, cache=False)._payload(request)
 
 
 def test_odd_replies_get_results_that_the_model_can_use_and_leave_a_valid_history(

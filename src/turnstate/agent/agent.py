@@ -237,7 +237,10 @@ class _Run:
     ) -> AsyncGenerator[TextDelta | ReasoningDelta | Retried, None]:
         tools = self._agent.tools.specs()
         request = ModelRequest(
-            messages=window.messages, tools=tools, max_output=self._agent.budget.max_output
+            messages=window.messages,
+            tools=tools,
+            max_output=self._agent.budget.max_output,
+            cache_key=self._agent.session.cache_key,
         )
         if self._hooks.before_request:
             request = await self._hooks.before_request(request) or request

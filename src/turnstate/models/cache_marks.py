@@ -4,6 +4,12 @@ Four prefixes are stable: the tools, the system prompt, the turns before this on
 since the next round of the turn begins with it. That makes four marks, the most that a request may have. If
 the caller has set any mark, none is added. Anthropic's mark is a field of a block; Bedrock's is a block of
 its own.
+
+A provider writes to its cache only at marks, and looks for what it wrote at a mark and at some blocks before
+it. A round with many calls has more blocks than that, so the next request would find nothing. Then it gets a
+mark exactly where the one before it had its own: at the end of the previous request, or, if a turn begins, at
+the end of the turns before the last one, which is all that remains if memory was recalled for that turn. Such
+a mark takes the place of the one after the tools, which the system prompt's prefix contains.
 """
 
 from __future__ import annotations
@@ -18,6 +24,16 @@ _UNMARKED = ("thinking", "redacted_thinking")  # blocks that cannot have a mark
 _POINT = {"cachePoint": {"type": "default"}}
 _OLDER = re.compile(r"claude-(v|instant|2|3-(?!7|5-haiku))")
 
+MOST_MARKS = 4
+"""The most marks that Anthropic and Bedrock accept in a request."""
+
+REACH = 15
+"""How many blocks before a mark a prefix is relied on to be found.
+
+Anthropic looks at 20 positions, the mark included; Bedrock, about Claude, says "approximately 20" and may
+count its own marks as blocks.
+"""
+
 _Blocks = list[dict[str, Any]]
 
 
@@ -30,12 +46,13 @@ def marked_for_anthropic(request: dict[str, Any]) -> dict[str, Any]:
     given = [request.get("tools"), system, *contents]
     if "cache_control" in request or any("cache_control" in block for some in given for block in some or ()):
         return request
+    asks = [_asks(one, blocks) for one, blocks in zip(messages, contents, strict=True)]
+    ends = _ends(asks, [len(blocks) for blocks in contents])
     marked = dict(request)
-    if request.get("tools"):
-        marked["tools"] = _with_mark(request["tools"])
-    if system:
+    if system and len(ends) < MOST_MARKS:
         marked["system"] = _with_mark(system)
-    ends = _ends([_asks(one, blocks) for one, blocks in zip(messages, contents, strict=True)])
+    if request.get("tools") and len(ends) + bool(system) < MOST_MARKS:
+        marked["tools"] = _with_mark(request["tools"])
     marked["messages"] = [
         {**message, "content": _with_mark(contents[place])} if place in ends else message
         for place, message in enumerate(messages)
@@ -53,12 +70,12 @@ def marked_for_bedrock(request: dict[str, Any], *, tools: bool = True) -> dict[s
     ]
     if any("cachePoint" in block for some in given for block in some or ()):
         return request
+    ends = _ends([_asks(one, one["content"]) for one in messages], [len(one["content"]) for one in messages])
     marked = dict(request)
-    if config and tools:
-        marked["toolConfig"] = {**config, "tools": [*config["tools"], _POINT]}
-    if request.get("system"):
+    if request.get("system") and len(ends) < MOST_MARKS:
         marked["system"] = [*request["system"], _POINT]
-    ends = _ends([_asks(one, one["content"]) for one in messages])
+    if config and tools and len(ends) + bool(request.get("system")) < MOST_MARKS:
+        marked["toolConfig"] = {**config, "tools": [*config["tools"], _POINT]}
     marked["messages"] = [
         {**message, "content": [*message["content"], _POINT]} if place in ends else message
         for place, message in enumerate(messages)
@@ -71,10 +88,20 @@ def takes_marks(model: str) -> bool:
     return "anthropic.claude" in model and not _OLDER.search(model)
 
 
-def _ends(asks: list[bool]) -> set[int]:
-    """Return the messages at which a stable prefix ends: the last, and the one before the newest turn."""
-    turns = [place for place, begins in enumerate(asks) if begins]
-    return {len(asks) - 1, *([turns[-1] - 1] if turns and turns[-1] else [])}
+def _ends(asks: list[bool], sizes: list[int]) -> set[int]:
+    """Return the messages to mark: the last, the one before the newest turn, and what else must be found."""
+    last, turns = len(asks) - 1, [place for place, begins in enumerate(asks) if begins]
+    ends = {last, turns[-1] - 1} if turns else {last}
+    if turns and turns[-1] == last:
+        # The last turn's requests wrote the end of the turns before it, and their own ends. The latter come
+        # before the turn's answer, and still hold if no memory was recalled for that turn.
+        written = [turns[-1] - 2, turns[-2] - 1 if len(turns) > 1 else -1]
+    else:
+        written = [last - 2]  # the previous request ended before the reply that these results belong to
+    for place in written:
+        if not any(place <= mark and sum(sizes[place + 1 : mark + 1]) <= REACH for mark in ends):
+            ends.add(place)
+    return {place for place in ends if place >= 0}
 
 
 def _asks(message: dict[str, Any], blocks: _Blocks) -> bool:

@@ -54,12 +54,14 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     """A request to a model. ``settings``, such as the temperature, go to the provider unchanged.
 
     With a ``schema``, a JSON schema, the answer is JSON of that shape, as far as the provider supports it.
+    Requests with the same ``cache_key`` share a beginning, which tells some providers where it is cached.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     max_output: int | None = None
     schema: dict[str, Any] | None = None
+    cache_key: str | None = None
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
 
 

@@ -70,7 +70,8 @@ class ProviderModel:
 
     `send` sends a request in the provider's format and returns the stream of the answer. `limit` returns the
     option that limits the tokens of an answer; `shape`, if given, returns the option that makes the answer
-    JSON of a schema. `secret` is removed from error messages.
+    JSON of a schema. `cache_key`, if given, is the name of the option for the request's cache key. `secret`
+    is removed from error messages.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class ProviderModel:
         *,
         limit: Limit,
         shape: Shape | None = None,
+        cache_key: str | None = None,
         close: Callable[[], Awaitable[None]] | None = None,
         retry: Retry | None = None,
         options: Mapping[str, Any] | None = None,
@@ -88,7 +90,7 @@ class ProviderModel:
         url: str = "",
     ) -> None:
         self.name, self._format, self._send, self._close = name, formats.get(format), send, close
-        self._limit, self._shape = limit, shape
+        self._limit, self._shape, self._cache_key = limit, shape, cache_key
         self._retry, self._options, self._secret = retry or Retry(), dict(options or {}), secret
         self.url = url
         """Where the SDK sends requests, if it says so."""
@@ -169,6 +171,8 @@ class ProviderModel:
             options |= self._limit(request.max_output)
         if request.schema is not None and self._shape:
             options |= self._shape(request.schema)
+        if request.cache_key is not None and self._cache_key:
+            options.setdefault(self._cache_key, request.cache_key)
         options |= request.settings
         return self._format.request(request.messages, tools=request.tools, **options)
 

@@ -34,12 +34,15 @@ def openai(
     base_url: str | None = None,
     api_key: str | None = None,
     responses: bool = False,
+    cache: bool | None = None,
     retry: Retry | None = None,
     **options: Any,
 ) -> ProviderModel:
     """Return a model of OpenAI, or of any endpoint that speaks its protocol.
 
     It uses the Chat Completions API, or the Responses API with `responses`. Options go into each request.
+    With `cache`, each request names its session's cache key; by default it does so at OpenAI itself, since
+    other endpoints may reject a field that they do not know.
     """
     try:
         from openai import AsyncOpenAI
@@ -66,6 +69,8 @@ def openai(
         "secret": client.api_key,
         "url": str(client.base_url),
     }
+    if _is_openai(client.base_url.host) if cache is None else cache:
+        settings["cache_key"] = "prompt_cache_key"
     if responses:
         return ProviderModel(
             model,
@@ -84,6 +89,10 @@ def openai(
         shape=lambda schema: {"response_format": {"type": "json_schema", "json_schema": _named(schema)}},
         **settings,
     )
+
+
+def _is_openai(host: str) -> bool:
+    return host == "api.openai.com" or host.endswith(".api.openai.com")  # a region, such as eu
 
 
 def _parsable(request: dict[str, Any]) -> dict[str, Any]:

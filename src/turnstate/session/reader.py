@@ -6,6 +6,7 @@ Nothing here writes to the conversation. `Session` is a reader that also writes.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
@@ -47,6 +48,15 @@ class SessionReader:
     def info(self) -> SessionInfo:
         """The session as it was last seen: title, tags, times, version, head."""
         return info_of(self._row)
+
+    @property
+    def cache_key(self) -> str:
+        """A name for OpenAI's ``prompt_cache_key``: the same for every request of this session.
+
+        It is a hash, since tenants and ids may say who somebody is.
+        """
+        at = self._writer.at
+        return hashlib.blake2b(f"{at.tenant}\0{at.session}".encode(), digest_size=16).hexdigest()
 
     @property
     def id(self) -> str:

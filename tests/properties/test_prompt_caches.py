@@ -1,0 +1,97 @@
+"""What providers' prompt caches reuse of an agent's requests, by the published rules of Anthropic's cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prompt_cache import PromptCache
+from thoroughness import examples, rng, runs
+
+from turnstate import Budget, Message, StateManager, ToolCallRequest, ToolCallResult, ToolSpec, formats
+from turnstate.context import Head
+from turnstate.models.cache_marks import marked_for_anthropic, marked_for_bedrock
+from turnstate.part import TextPart
+
+TOOLS = tuple(ToolSpec(name=f"look_{number}", description="Look at a part. " * 9) for number in range(4))
+SYSTEM = "You keep a lighthouse. " * 40
+FIXED = len(SYSTEM) + sum(len(one.description) for one in TOOLS)
+MARKED = {"anthropic": marked_for_anthropic, "bedrock": marked_for_bedrock}
+
+Turn = list[int]
+"""The number of calls in each round of a turn, and the number of blocks of its answer."""
+
+
+def requests(turns: list[Turn], provider: str, *, recalls: bool) -> Iterator[dict[str, Any]]:
+    """Yield the requests of an agent, one for each round and one for the answer of each turn."""
+    manager, messages = StateManager(counter="estimate"), list[Message]()
+
+    def sent(messages: list[Message], head: Head) -> dict[str, Any]:
+        window = manager.window(messages, Budget.UNLIMITED, head=head)
+        return formats.get(provider).request(window.messages, tools=TOOLS, model="claude-sonnet-5-5")
+
+    for turn, (*rounds, answer) in enumerate(turns):
+        messages.append(Message.user(f"Question {turn}? " + "What of the harbor? " * 5))
+        memory = f"Known since day {turn}: the lamp was repaired. " * 20 if recalls else None
+        head = Head(system=SYSTEM, memory=memory, tools=TOOLS)
+        for number, calls in enumerate(rounds):
+            yield sent(messages, head)
+            messages += _round(f"{turn}-{number}", calls)
+        yield sent(messages, head)
+        messages.append(Message.assistant([TextPart(text=f"Answer {turn}.{part}") for part in range(answer)]))
+
+
+def _round(id: str, calls: int) -> list[Message]:
+    """Return a reply that says something and calls tools, and their results."""
+    asked = [
+        ToolCallRequest(id=f"c{id}-{one}", name=f"look_{one % 4}", args={"part": one}) for one in range(calls)
+    ]
+    results = [
+        ToolCallResult(tool_call_id=one.id, result=f"{one.id}: " + "fog and rain, " * 30) for one in asked
+    ]
+    return [Message.assistant(f"I look {id}.", tool_calls=asked), Message.tool(results)]
+
+
+def shares(turns: list[Turn], provider: str, mark: Callable[[dict[str, Any]], dict[str, Any]]) -> PromptCache:
+    cache = PromptCache()
+    for request in requests(turns, provider, recalls=True):
+        cache.answer(mark(request))
+    return cache
+
+
+@pytest.mark.req("M2")
+@pytest.mark.parametrize("provider", MARKED)
+@given(
+    turns=st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=4), min_size=1, max_size=5),
+    recalls=st.booleans(),
+)
+@examples(30, long=1_000)
+def test_a_request_finds_all_that_it_shares_with_an_earlier_one(
+    provider: str, turns: list[Turn], recalls: bool
+) -> None:
+    cache = PromptCache()
+    for request in requests(turns, provider, recalls=recalls):
+        read, possible = cache.answer(MARKED[provider](request))
+        assert read == possible
+
+
+@pytest.mark.parametrize("provider", MARKED)
+def test_twelve_calls_at_once_with_recall_are_read_again(provider: str) -> None:
+    cache = shares([[12, 1]] * 12, provider, MARKED[provider])
+    assert cache.read == cache.possible
+    assert cache.read / cache.sent > 0.8
+
+
+@pytest.mark.parametrize("provider", MARKED)
+def test_after_a_cut_the_tools_and_the_system_prompt_are_found(provider: str) -> None:
+    numbers, cache = rng(f"cuts {provider}"), PromptCache()
+    for start in range(runs(6, long=100)):  # each begins with what a cut leaves of the one before
+        turns = [[numbers.randint(1, 40) for _ in range(numbers.randint(1, 3))] + [1] for _ in range(3)]
+        for number, request in enumerate(requests(turns, provider, recalls=True)):
+            kind = {"type": "text"} if provider == "anthropic" else {}
+            request["messages"][0]["content"] = [{"text": f"{start} conversations were cut."} | kind]
+            read, _ = cache.answer(MARKED[provider](request))
+            assert read >= FIXED or start == number == 0
