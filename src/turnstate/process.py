@@ -14,7 +14,6 @@ closes them before a fork, and both processes open them again when they need the
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import time
@@ -49,6 +48,8 @@ class Owner:
     forks = 0  # between the first process and this one
 
     def __init__(self, handle: object, what: str) -> None:
+        import asyncio  # a handle needs it anyway; the modules that only import this one do not
+
         self._what, self._pid, self._forks = what, os.getpid(), Owner.forks
         with _registering:
             _handles.add(handle)

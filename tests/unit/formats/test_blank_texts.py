@@ -80,7 +80,11 @@ def test_blank_text_is_reported_and_never_sent_and_nothing_else_changes(
     assert [one.text for one in window.report.repairs] == repairs
     assert fit(copy.deepcopy(given), 10_000, format="anthropic") == wanted
     if wanted["messages"][-1]["role"] == "user":
-        assert anthropic.request(messages, model="m") == {"max_tokens": 4_096, "model": "m", **wanted}
+        assert anthropic.request(messages, model="m", max_tokens=100) == {
+            "max_tokens": 100,
+            "model": "m",
+            **wanted,
+        }
 
 
 def test_a_result_of_our_own_that_is_white_space_is_sent_without_content() -> None:
