@@ -17,7 +17,7 @@ from msgspec import structs
 from promises import texts
 from worker_commands import Commands
 
-from turnstate import Message
+from turnstate import Message, open_databases
 from turnstate.errors import Conflict, TurnstateError
 from turnstate.stores import admission
 from turnstate.stores.postgres import connections as postgres_connections
@@ -31,6 +31,7 @@ LOG: Any = log
 CHANGING: Any = changes
 MIGRATION: Any = postgres_connections
 REDIS_LOG: Any = redis_log
+HOLDING: Any = open_databases
 RESTORING: Any = import_module("turnstate.archive.restore")  # the package has a function of that name
 
 
@@ -143,6 +144,11 @@ def mark_nothing() -> None:
     RESTORING.IMPORTER = ""
 
 
+def lock_once() -> None:
+    """Rely on the locks of SQLite alone."""
+    HOLDING._SET = None
+
+
 COMMANDS: dict[str, type[Commands]] = {
     "acks first": AcksFirst,
     "appends in two": AppendsInTwo,
@@ -156,6 +162,7 @@ CHANGES: dict[str, Callable[[], None]] = {
     "trusts bytes": trust_bytes,
     "takes any fence": take_any_fence,
     "marks nothing": mark_nothing,
+    "locks once": lock_once,
 }
 
 

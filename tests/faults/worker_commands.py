@@ -14,8 +14,11 @@ import select
 import socket
 from contextlib import redirect_stderr
 from importlib import import_module
+from pathlib import Path
+from random import Random
 from typing import Any
 
+import lock_stress
 from promises import texts
 
 from turnstate import Message, cli
@@ -193,6 +196,24 @@ class Commands:
     async def fork(self) -> None:
         branch = await self.session.fork()
         await self.say(branch=branch.id)
+
+    async def stress(
+        self, folder: str, kind: str, prefix: str, session: str = "", drops: bool = True
+    ) -> None:
+        """Work on a file of a folder while a thread drops the locks, until the next command arrives."""
+        random, path = Random(prefix), Path(folder)
+        if drops:
+            lock_stress.drop_locks(path, random)
+        work = (
+            lock_stress.Sessions(str(path / "agent.db"), session)
+            if kind == "sessions"
+            else lock_stress.Memory(str(path / "memory.db"), prefix, random)
+        )
+
+        def is_told_to_stop() -> bool:
+            return b"\n" in self._unread or bool(select.select([self._channel], [], [], 0)[0])
+
+        await lock_stress.work(work, prefix, random, self.say, is_told_to_stop)
 
     async def verify(self, repair: bool = False) -> None:
         """Send what a check of the whole store finds, and repair it if asked."""
