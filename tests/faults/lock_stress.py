@@ -36,12 +36,17 @@ def drop_locks(folder: Path, random: Random) -> None:
 
     def run() -> None:
         while True:
-            for name in os.listdir(folder):
-                with suppress(OSError):
-                    os.close(os.open(folder / name, os.O_RDONLY))
+            touch_all(folder)
             time.sleep(random.choice([0, 0.0005, 0.005, 0.05]))
 
     threading.Thread(target=run, daemon=True).start()
+
+
+def touch_all(folder: Path) -> None:
+    """Open and close every file of a folder."""
+    for name in os.listdir(folder):
+        with suppress(OSError):
+            os.close(os.open(folder / name, os.O_RDONLY))
 
 
 class Work(Protocol):

@@ -125,3 +125,76 @@ def test_locks_that_are_taken_only_once_are_caught(kind: str, fork_server: ForkS
     stress = Stress(fork_server, folder, kind, plant="locks once")
     stress.run(PLANTED_KILLS, rng(f"planted dropped locks {kind}"))
     assert stress.broken
+
+
+READING = {
+    "sessions": ["sessions"],
+    "show": ["show", "SESSION"],
+    "search": ["search", "said"],
+    "context": ["context", "SESSION"],
+    "tree": ["tree", "SESSION"],
+    "export": ["export", "--all", "-o", "FOLDER/out.jsonl", "--force"],
+    "verify": ["verify"],
+}
+
+
+@pytest.mark.parametrize("name", READING)
+def test_a_command_that_only_reads_leaves_the_wal_as_it_is(
+    name: str, fork_server: ForkServer, folder: Path
+) -> None:
+    url, log = f"sqlite:///{folder}/agent.db", folder / "agent.db-wal"
+    with fork_server.worker(url) as writer:
+        session = writer.enter()
+        writer.must("append", name="said", size=30)
+        given = [one.replace("SESSION", session).replace("FOLDER", str(folder)) for one in READING[name]]
+
+        def run_and_compare() -> None:
+            before = log.read_bytes()
+            with fork_server.worker(url) as reader:
+                reply = reader.must("run", arguments=[*given, "--store", url])
+            assert reply["code"] == 0, reply
+            assert before
+            assert log.read_bytes() == before
+
+        run_and_compare()
+        writer.kill()
+        run_and_compare()
+
+
+@pytest.mark.parametrize("end", ["killed", "closed"])
+def test_a_tool_that_reads_the_folder_and_a_command_in_between_lose_nothing(
+    end: str, fork_server: ForkServer, folder: Path
+) -> None:
+    assert lost_after_one_search(fork_server, folder, end) == []
+
+
+@pytest.mark.parametrize("end", ["killed", "closed"])
+def test_a_loss_after_one_search_is_caught(end: str, fork_server: ForkServer, folder: Path) -> None:
+    assert losses(lost_after_one_search(fork_server, folder, end, plant="locks once"))
+
+
+def lost_after_one_search(fork_server: ForkServer, folder: Path, end: str, *, plant: str = "") -> list[str]:
+    """Open and close the files of a store in an agent's process, and write from there and from another one.
+
+    The other one takes itself for the last user when it closes the file.
+    """
+    url, promises = f"sqlite:///{folder}/agent.db", Promises()
+
+    def append(worker: Worker, prefix: str, count: int) -> None:
+        for number in range(count):
+            promises.hear([worker.must("append", name=promises.ask(f"{prefix}-{number}"))])
+
+    with fork_server.worker(url, plant=plant) as agent:
+        session = agent.enter()
+        append(agent, "before", 12)
+        agent.must("drop_once", folder=str(folder))
+        for turn in range(3):
+            with fork_server.worker(url, plant=plant) as other:
+                other.enter(session)
+                append(other, f"other {turn}", 7)
+                other.must("close")
+            append(agent, f"agent {turn}", 10)
+        if end == "closed":
+            agent.must("close")
+        agent.kill()
+    return examine(fork_server, url, session, promises)

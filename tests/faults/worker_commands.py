@@ -33,7 +33,7 @@ from turnstate.tokens import counter
 
 USER = "u1"
 END = 2**60
-COMMANDS = ("export", "import_")
+COMMANDS = ("export", "import_", "sessions", "show", "search", "context", "tree", "verify")
 
 
 class Commands:
@@ -214,6 +214,11 @@ class Commands:
             return b"\n" in self._unread or bool(select.select([self._channel], [], [], 0)[0])
 
         await lock_stress.work(work, prefix, random, self.say, is_told_to_stop)
+
+    async def drop_once(self, folder: str) -> None:
+        """Open and close every file of a folder, as a search through it does."""
+        lock_stress.touch_all(Path(folder))
+        await self.say(dropped=True)
 
     async def verify(self, repair: bool = False) -> None:
         """Send what a check of the whole store finds, and repair it if asked."""

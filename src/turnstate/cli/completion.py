@@ -63,7 +63,7 @@ async def _names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
     url = ctx.params.get("store") or os.environ.get(STORE_VARIABLE) or setting("store") or default_store()
     names = list[CompletionItem]()
-    async with managed(url, ctx.params.get("tenant") or DEFAULT_TENANT) as sessions:
+    async with managed(url, ctx.params.get("tenant") or DEFAULT_TENANT, to_read=True) as sessions:
         async for row in lookup.walk(sessions, Filter(user=ctx.params.get("user"))):
             if row.id.startswith(incomplete):
                 names.append(CompletionItem(row.id, help=screen.escaped(row.title, 60)))

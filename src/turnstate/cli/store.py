@@ -87,15 +87,19 @@ def user_option(command: Decorated) -> Decorated:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Store]:
-    """Open a store for writing and close it afterwards; create the installation's folder if needed."""
+async def opened(url: str, *, to_read: bool = False) -> AsyncIterator[Store]:
+    """Open a store and close it afterwards; create the installation's folder if needed.
+
+    One that is only read is left as it is: the files of a killed process are evidence, and another process
+    may be writing.
+    """
     from ..home import Home
-    from ..stores import connect
+    from ..stores import connect, connect_to_read
 
     if url == default_store():
         Home.from_environment().make()
     try:
-        store = await connect(url)
+        store = await (connect_to_read if to_read else connect)(url)
     except NewerFormat as newer:  # here it means an unusable store, not a bad input file
         raise StoreUnavailable(newer.text) from None
     try:
@@ -105,7 +109,7 @@ async def opened(url: str) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def existing(url: str) -> AsyncIterator[Store]:
+async def existing(url: str, *, to_read: bool = False) -> AsyncIterator[Store]:
     """Open a store without creating it; a missing default store counts as empty."""
     path = file_of(url)
     missing = path is not None and path != MEMORY and not os.path.exists(path)
@@ -113,16 +117,16 @@ async def existing(url: str) -> AsyncIterator[Store]:
         raise StoreUnavailable(
             f"{shown_url(url)}: the file {path} does not exist; check --store, or import sessions into it"
         )
-    async with opened("memory:" if missing else url) as store:
+    async with opened("memory:" if missing else url, to_read=to_read) as store:
         yield store
 
 
 @asynccontextmanager
-async def managed(url: str, tenant: str) -> AsyncIterator[SessionManager]:
+async def managed(url: str, tenant: str, *, to_read: bool = False) -> AsyncIterator[SessionManager]:
     """Open the sessions of an existing store."""
     from ..session import SessionManager  # deferred: help does not need it
 
-    async with existing(url) as store:
+    async with existing(url, to_read=to_read) as store:
         yield SessionManager(store, tenant=tenant)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from importlib import import_module
+from types import ModuleType
 
 from ..errors import InputError, UnknownName
 from .port import Store
 
-__all__ = ["STORES", "connect"]
+__all__ = ["STORES", "connect", "connect_to_read"]
 
 STORES = {
     "memory": "memory",
@@ -31,6 +32,18 @@ STORES = {
 
 async def connect(url: str) -> Store:
     """Open the store at a URL, and create it if it is missing and can be created."""
+    store: Store = await _package(url).connect(url)
+    return store
+
+
+async def connect_to_read(url: str) -> Store:
+    """Open the store at a URL for a program that only reads; an SQLite file then keeps its WAL as it is."""
+    package = _package(url)
+    store: Store = await getattr(package, "connect_to_read", package.connect)(url)
+    return store
+
+
+def _package(url: str) -> ModuleType:
     if not isinstance(url, str):
         raise InputError(
             f"the URL of a store must be text, not {type(url).__name__}; for an SQLite file, "
@@ -39,8 +52,7 @@ async def connect(url: str) -> Store:
     scheme, colon, _ = url.partition(":")
     if not colon or scheme not in STORES:
         raise UnknownName(f"no store has the scheme {scheme!r:.40}; {_advice(url, scheme)}")
-    store: Store = await import_module(f".{STORES[scheme]}", __name__).connect(url)
-    return store
+    return import_module(f".{STORES[scheme]}", __name__)
 
 
 def _advice(url: str, scheme: str) -> str:

@@ -246,7 +246,7 @@ async def _export(
     as_row: bool,
     quiet: bool,
 ) -> int:
-    async with managed(store, tenant) as sessions:
+    async with managed(store, tenant, to_read=True) as sessions:
         row = await lookup.session(sessions, id, user=user)
         if is_incomplete(row):
             raise Busy(f"session {row.id} is being imported; wait, or import it again")

@@ -189,7 +189,7 @@ async def at_branch(log: Log, row: SessionRow, name: str) -> SessionRow:
 
 
 async def _tree(id: str | None, store: str, tenant: str, user: str | None) -> Tree:
-    async with managed(store, tenant) as sessions:
+    async with managed(store, tenant, to_read=True) as sessions:
         row = await picker.chosen(sessions, id, user=user)
         return await read_tree(sessions.store, row)
 

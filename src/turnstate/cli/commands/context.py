@@ -93,7 +93,7 @@ async def _context(
     *,
     as_json: bool,
 ) -> int:
-    async with managed(store, tenant) as sessions:
+    async with managed(store, tenant, to_read=True) as sessions:
         row = await picker.chosen(sessions, id, user=user)
         report = await read_context(sessions, row, budget=budget, model=model, last=last)
     if as_json:

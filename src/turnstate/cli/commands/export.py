@@ -125,7 +125,7 @@ async def _export(
     force: bool,
     quiet: bool,
 ) -> int:
-    async with managed(store, tenant) as sessions:
+    async with managed(store, tenant, to_read=True) as sessions:
         if not ids and not everything:
             ids = [(await picker.chosen(sessions, None, user=user)).id]
         chosen = await _chosen(sessions, ids, user)

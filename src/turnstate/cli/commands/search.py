@@ -58,7 +58,7 @@ def command(
 
 async def _search(text: str, store: str, tenant: str, user: str | None, limit: int, *, as_json: bool) -> int:
     terms, count = search_terms.query(text), 0
-    async with managed(store, tenant) as sessions:
+    async with managed(store, tenant, to_read=True) as sessions:
         with screen.paged():
             async for found in sessions.search(text, user=user, limit=limit):
                 count += 1

@@ -121,7 +121,7 @@ def list_command(
 
 async def _list(store: str, tenant: str, which: Filter, limit: int, *, as_json: bool) -> int:
     listed, count, more = list[SessionRow](), 0, False
-    async with managed(store, tenant) as sessions:
+    async with managed(store, tenant, to_read=True) as sessions:
         async for row in lookup.walk(sessions, which):
             if more := 0 < limit == count:
                 break
@@ -320,7 +320,7 @@ async def _change(
 
 
 async def _precise(store: str, tenant: str, user: str | None, id: str) -> SessionRow:
-    async with managed(store, tenant) as sessions:
+    async with managed(store, tenant, to_read=True) as sessions:
         return await lookup.precise(sessions, id, user=user, asks=screen.can_ask())
 
 

@@ -248,7 +248,7 @@ async def _show(
     within: str | None,
     branch: str | None,
 ) -> int:
-    async with managed(store, tenant) as sessions:
+    async with managed(store, tenant, to_read=True) as sessions:
         if id is None:
             found: SessionRow | lookup.EntryPlace = await picker.chosen(sessions, within, user=user)
         elif within is None:

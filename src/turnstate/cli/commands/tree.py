@@ -49,7 +49,7 @@ def command(id: str | None, store: str, tenant: str, user: str | None, as_json: 
 
 
 async def _tree(id: str | None, store: str, tenant: str, user: str | None, *, as_json: bool) -> int:
-    async with managed(store, tenant) as sessions:
+    async with managed(store, tenant, to_read=True) as sessions:
         row, damage = await picker.chosen(sessions, id, user=user), Damage()
         tree = await read_tree(WatchedLog(sessions.store, damage), row)
     if as_json:

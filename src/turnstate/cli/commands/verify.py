@@ -93,7 +93,7 @@ async def _everything(url: str, *, repair: bool, deep: bool) -> AsyncIterator[Fi
 async def _findings(url: str, *, repair: bool, deep: bool) -> AsyncIterator[Finding]:
     """Yield the findings of a store; with repair, salvage an SQLite file that cannot be opened."""
     try:
-        async with existing(url) as store:
+        async with existing(url, to_read=not repair) as store:
             recounting = recount if deep else sampled_recount
             async for finding in store.verify(repair=repair, recount=recounting):
                 yield finding

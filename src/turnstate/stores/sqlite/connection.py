@@ -43,6 +43,7 @@ __all__ = [
     "connect",
     "create_file",
     "foreign_objects",
+    "is_current",
     "migrate",
     "migrated",
     "patience",
@@ -325,6 +326,20 @@ def _step_up(db: Connection, path: str) -> None:
     with_lock(db, lambda: _take_steps(db, path))
     if log and lost:
         note_lost_commits(db, log, lost)
+
+
+def is_current(path: str) -> bool:
+    """Return True if a file has the current schema, so that it can be read without being migrated."""
+    if not os.path.exists(path):
+        return False
+    db = Connection(path, apsw.SQLITE_OPEN_READONLY)
+    try:
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        _configure(db)
+        db.set_busy_handler(patience())
+        return _is_current(db, path)
+    finally:
+        db.close()
 
 
 def check_readable(db: apsw.Connection, path: str) -> None:

@@ -116,8 +116,7 @@ class FrozenReaders(Readers):
         if db is None:
             stamp = _stamp(self._path)
             db, is_live = _connect(self._path)
-            self._local.db, self._local.stamp = db, None if is_live else stamp
-            self._open.append(db)
+            self._local.db, self._local.stamp = self._kept(db), None if is_live else stamp
         return db
 
 

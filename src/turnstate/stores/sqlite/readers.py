@@ -117,9 +117,13 @@ class Readers:
     def adopt(self, db: Connection) -> None:
         """Use a connection that this thread has opened; it is read-only from now on."""
         db.pragma("query_only", True)
-        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the writer examines the WAL first
-        self._local.db = db
+        self._local.db = self._kept(db)
+
+    def _kept(self, db: Connection) -> Connection:
+        """Keep a connection until `close`; it leaves the WAL as it is, which the writer examines first."""
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._open.append(db)
+        return db
 
     def close(self) -> None:
         """Finish pending queries and close the connections; a child that inherited them leaves them open."""
@@ -192,8 +196,7 @@ class Readers:
 
     def _open_here(self) -> None:
         if self._here is None and not self._closed:
-            db = connect(self._path, write=False)
-            self._open.append(db)
+            db = self._kept(connect(self._path, write=False))
             db.set_busy_handler(None)  # if the file is locked, a thread waits instead
             db.execute(SQL["session_at"], {"key": None})
             self._here = db
@@ -252,8 +255,7 @@ class Readers:
     def _connection(self) -> Connection:
         db: Connection | None = getattr(self._local, "db", None)
         if db is None:
-            db = self._local.db = connect(self._path, write=False)
-            self._open.append(db)
+            db = self._local.db = self._kept(connect(self._path, write=False))
         return db
 
 

@@ -45,7 +45,8 @@ from ..values import (
     Span,
 )
 from . import changes, feed, log, search
-from .connection import check_sqlite_version, migrated
+from .connection import check_sqlite_version, is_current, migrated
+from .connection import connect as open_connection
 from .faults import translated
 from .queries import SCANS, SQL
 from .read_only import NoWriter, is_read_only, readers_of
@@ -62,9 +63,10 @@ from .rows import (
 from .soundness import expiry_is_indexed, list_is_indexed, parcels_are_indexed
 from .target import commits_in_loop, mode_of, path_of
 from .verify import findings
+from .wal import unnoted_fault
 from .writer import IDLE, Writer
 
-__all__ = ["SqliteStore", "connect"]
+__all__ = ["SqliteStore", "connect", "connect_to_read"]
 
 T = TypeVar("T")
 
@@ -82,11 +84,12 @@ class SqliteStore:
         *,
         mode: int = FILE_MODE,
         commits_in_loop: bool = True,
+        only_reads: bool = False,
         readers: Readers | None = None,
     ) -> None:
         check_sqlite_version()
         self.path, self.files = path, (Path(path).absolute(),)
-        self.read_only = readers is None and is_read_only(path)
+        self.read_only = only_reads or (readers is None and is_read_only(path))
         with translated(path):
             db = None if self.read_only else migrated(path, mode)
         if readers is not None and db is not None:  # this is a reader's thread, and a read comes first
@@ -402,12 +405,26 @@ class SqliteStore:
 
     async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
         """Check everything, and with ``repair`` move damaged records aside."""
-        if not self.read_only:
-            with suppress(StoreError):  # the check below reports the cause
+        with suppress(StoreError):  # the check below reports the cause
+            if not self.read_only:
                 await self._writer.run_alone(lambda _: None)  # records what the WAL lost
+            elif fault := await self._readers.do(partial(_unnoted_fault, self.path)):
+                yield Finding(fault=fault)
         async with aclosing(findings(self.path, self._writer, repair=repair, recount=recount)) as found:
             async for finding in found:
                 yield finding
+
+
+def _unnoted_fault(path: str) -> str:
+    if is_read_only(path):
+        return ""
+    with translated(path):
+        db = open_connection(path, write=False)
+        try:
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            return unnoted_fault(db, path)
+        finally:
+            db.close()
 
 
 def _set_tags(db: apsw.Connection, key: int, tags: Sequence[str]) -> None:
@@ -446,3 +463,15 @@ async def connect(url: str) -> SqliteStore:
         raise
     loop.call_later(IDLE, store._writer.start)  # it continues the search index
     return store
+
+
+async def connect_to_read(url: str) -> SqliteStore:
+    """Open a file and leave it as it is, its WAL included; only an old schema is brought up to date first."""
+    path = path_of(url)
+
+    def opened() -> SqliteStore | None:
+        with translated(path):
+            return SqliteStore(path, only_reads=True) if is_current(path) else None
+
+    store = None if is_read_only(path) else await asyncio.to_thread(opened)
+    return store or await connect(url)

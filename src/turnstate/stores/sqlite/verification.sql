@@ -299,6 +299,9 @@ INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
 SELECT 0, 0, 0, :id, 'log', x'', :fault
 WHERE NOT EXISTS (SELECT 1 FROM damaged WHERE session = 0 AND kind IN ('log', 'told') AND id = :id);
 
+-- name: is_noted
+SELECT 1 FROM damaged WHERE session = 0 AND kind IN ('log', 'told') AND id = :id;
+
 -- name: lost_commits
 SELECT key, fault FROM damaged WHERE session = 0 AND kind = 'log';
 

@@ -36,6 +36,7 @@ __all__ = [
     "note_lost_commits",
     "read_log",
     "report_lost_commits",
+    "unnoted_fault",
 ]
 
 MIN_LOST = 2
@@ -47,6 +48,7 @@ FULL_SIZE = 1_000 * (24 + 4096)
 LEAST_FREE = 64 * 1024 * 1024
 """Bytes that must be free on the disk for a WAL to be grown; writers need the space more."""
 
+_FAULT = "the WAL was damaged, and the last {} commits in it are lost"
 _HEADER, _FRAME = Layout(">8I"), Layout(">6I")
 _SUMMED = 8  # bytes of a frame's own header that its checksum covers
 _MAGIC = 0x377F0682  # plus 1 if the checksum is computed over big-endian words
@@ -110,6 +112,15 @@ def report_lost_commits(db: Connection, path: str) -> None:
         note_lost_commits(db, log, lost)
 
 
+def unnoted_fault(db: Connection, path: str) -> str:
+    """Return what a damaged WAL lost if that is not recorded yet, or an empty text; nothing is written."""
+    log = read_log(path)
+    lost = lost_commits(db, path, log)
+    if not log or not lost or db.execute(SQL["is_noted"], {"id": log.head.hex()}).fetchall():
+        return ""
+    return _FAULT.format(lost)
+
+
 def read_log(path: str) -> Wal | None:
     """Read the headers of the WAL next to a file; return None if it is missing or empty."""
     with suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as file:
@@ -136,7 +147,7 @@ def lost_commits(db: Connection, path: str, log: Wal | None) -> int:
 
 def note_lost_commits(db: Connection, log: Wal, lost: int) -> None:
     """Record that a WAL was damaged, once per WAL."""
-    fault = f"the WAL was damaged, and the last {lost} commits in it are lost"
+    fault = _FAULT.format(lost)
     with suppress(apsw.ReadOnlyError), db.writing():
         db.execute(SQL["note_lost_commits"], {"id": log.head.hex(), "fault": fault})
 
