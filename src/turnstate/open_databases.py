@@ -58,6 +58,8 @@ PATIENCE = 30.0
 SIDES = ("-wal", "-shm", "-journal")
 """The suffixes of the files that SQLite keeps next to a database."""
 
+_WITH_WAL = {"-wal", "-shm"}
+
 # SQLite locks the first 512 bytes of the page at 1 GiB, in which it stores nothing: one each for pending and
 # reserved, and 510 for shared. The next bytes of that page are free.
 _SQLITE: Final = 0x40000000
@@ -91,6 +93,7 @@ class DatabaseHold:
         self.is_guarded = False  # SQLite's locks are held a second time
         self.drops_locks = False
         self._inodes, self._side_inodes = {self.inode}, dict[str, Inode]()
+        self.noted = set[str]()  # the files next to it that `note_files` has found
         self._door = threading.RLock()  # one connection is opened or closed at a time
         self._connections, self._is_gone = 0, False
         self._claims = dict[Lock, object]()
@@ -241,6 +244,7 @@ class DatabaseHold:
         for side in SIDES:
             with suppress(OSError):
                 self._inodes.add(_inode(os.stat(self.path + side)))
+                self.noted.add(side)
 
     def changed_files(self) -> str:
         """Return the name of a file of the database that was removed or replaced, or an empty text."""
@@ -369,7 +373,8 @@ def close_unless_covered(descriptor: int) -> bool:
 def _covers(inode: Inode) -> bool:
     if not any(inode in one._inodes for one in _held.values()):
         for one in _held.values():
-            one.note_files()
+            if not one.noted >= _WITH_WAL:  # SQLite opens them late, and then keeps them open
+                one.note_files()
     return any(inode in one._inodes for one in _held.values())
 
 
