@@ -47,6 +47,9 @@ hold_during_fork(_lock)
 _ours = set[int]()  # descriptors that this module has given out or kept
 _kept = dict[tuple[int, int], list[int]]()
 
+# A thread that a forked process does not have may be closing a file just then.
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
 
 class OpenHere(OSError):
     """A file is a database that this process has open, or belongs to one; an OSError like other refusals."""

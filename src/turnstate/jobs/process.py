@@ -24,7 +24,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,9 +63,30 @@ class JobResult(NamedTuple):
 
 async def run(name: str, *arguments: Any, seconds: float) -> JobResult:
     """Run a job for at most `seconds`; raise InputError if it refuses its input."""
-    job = _Job(name, arguments, seconds)
+    job, loop = _Job(name, arguments, seconds), asyncio.get_running_loop()
+    result: asyncio.Future[JobResult] = loop.create_future()
+
+    def deliver(given: JobResult | BaseException) -> None:
+        if result.done():  # canceled
+            return
+        if isinstance(given, BaseException):
+            result.set_exception(given)
+        else:
+            result.set_result(given)
+
+    def work() -> None:
+        try:
+            with _workers.slots:
+                given: JobResult | BaseException = job.run()
+        except BaseException as error:
+            given = error
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(deliver, given)
+
+    # Not a thread of a pool: a program would wait for it before it exits.
+    threading.Thread(target=work, name=f"turnstate-job-{name}", daemon=True).start()
     try:
-        return await asyncio.get_running_loop().run_in_executor(_workers.threads, job.run)
+        return await result
     finally:
         job.stop()
 
@@ -174,13 +194,13 @@ class _Worker:
 
 
 class _Workers:
-    """The workers of this process, and the threads that wait for them."""
+    """The workers of this process."""
 
     def __init__(self) -> None:
         self._begin()
 
     def _begin(self) -> None:
-        self.threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix="turnstate-job")
+        self.slots = threading.BoundedSemaphore(PARALLEL)
         self._lock = threading.Lock()
         self._every, self._idle = set[_Worker](), list[_Worker]()
 
@@ -242,7 +262,8 @@ class _Job:
         worker = _workers.take()
         try:
             with self._lock:
-                if self._is_over:
+                if self._is_over:  # canceled while it waited for its turn
+                    behaved = True
                     return JobResult(records, "canceled")
                 self._worker = worker
             until = time.monotonic() + self._seconds

@@ -243,6 +243,18 @@ def test_an_idle_worker_ends_with_its_parent(folder: Path, line: str) -> None:
     assert eventually(lambda: gone(worker))
 
 
+def test_a_program_that_exits_during_a_job_does_not_wait_for_it(folder: Path) -> None:
+    lines = """
+    job = lambda: asyncio.run(process.run(*arguments, seconds=600))
+    threading.Thread(target=job, daemon=True).start()
+    sys.stdin.readline()
+    """
+    program, worker = started(folder, lines)
+    assert eventually(lambda: is_matching(worker))
+    program.communicate("\n", timeout=60)
+    assert eventually(lambda: gone(worker))
+
+
 def test_a_forked_process_has_its_own_worker_and_keeps_no_other_alive(folder: Path) -> None:
     lines = """
     process.run_blocking(*arguments[:4], "a", seconds=600)
