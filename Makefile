@@ -82,7 +82,7 @@ bench: $(DEV) ## run the benchmarks, beside other libraries and raw limits
 
 faults: $(DEV) ## run every fault test at full length, and the property tests with more examples
 	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/faults tests/acceptance/test_quickstart.py tests/acceptance/test_moving.py tests/integration/test_local_model.py
-	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/contract/test_stores_agree.py tests/properties tests/unit
+	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/contract/test_stores_agree.py tests/contract/test_pooled_store.py tests/properties tests/unit
 
 models: $(DEV) ## compare the catalog of models with the installed SDKs; to renew it: python tools/catalog.py
 	@$(BIN)/python tools/catalog.py --compare

@@ -18,6 +18,7 @@ import asyncpg
 from ...errors import InputError, NewerFormat, StoreError
 from ...process import Owner
 from ...stores.postgres.faults import FAULTS, ROLLED_BACK, fault, unreachable
+from ...stores.postgres.pooler import STATEMENTS, configured_commit, is_pooled, pinned
 from ...stores.postgres.server import PostgresTarget, target
 from .database import Ask, Operation, schema_steps, statements
 
@@ -42,8 +43,10 @@ class PostgresDatabase:
 
     files = ()
 
-    def __init__(self, where: PostgresTarget, pool: Any) -> None:
-        self._target, self._pool, self._closed = where, pool, False
+    def __init__(self, where: PostgresTarget) -> None:
+        self._target, self._closed = where, False
+        self._pool: Any = None
+        self._pinned: str | None = None  # the settings of a transaction, if there is a pooler
         self._owner = Owner(self, f"the memory in {where.shown}")
         self._sql = {
             name: _numbered(sql) for name, sql in statements("postgres", f'"{where.schema}".').items()
@@ -54,20 +57,16 @@ class PostgresDatabase:
         """Connect to the server and create the tables if they are missing."""
         where = target(url)
         where = where._replace(schema=(where.schema + SUFFIX)[:63])
+        made = cls(where)
         try:
-            pool = await asyncpg.create_pool(
-                where.dsn,
-                min_size=0,
-                max_size=MAX_CONNECTIONS,
-                timeout=CONNECT_PATIENCE,
-                command_timeout=PATIENCE,
-                server_settings={"search_path": "pg_catalog"},  # no name may mean another role's object
-            )
+            if await made._is_pooled():
+                made._pool = await made._connect(statement_cache_size=0)
+            else:
+                made._pool = await made._connect(statement_cache_size=STATEMENTS, init=_pin_names)
         except asyncpg.ClientConfigurationError as error:
             raise InputError(f"the settings in the URL of {where.shown} cannot be used: {error}") from None
         except FAULTS as error:
             raise unreachable(error, where.shown) from None
-        made = cls(where, pool)
         try:
             await made._create()
         except BaseException:
@@ -75,25 +74,49 @@ class PostgresDatabase:
             raise
         return made
 
+    async def _connect(self, **how: Any) -> Any:
+        return await asyncpg.create_pool(
+            self._target.dsn,
+            min_size=0,
+            max_size=MAX_CONNECTIONS,
+            timeout=CONNECT_PATIENCE,
+            command_timeout=PATIENCE,
+            reset=_nothing,
+            **how,
+        )
+
+    async def _is_pooled(self) -> bool:
+        """Find out whether there is a pooler, and the settings of a transaction there."""
+        if self._target.pooler == "session":
+            return False
+        connection = await asyncpg.connect(
+            self._target.dsn, timeout=CONNECT_PATIENCE, command_timeout=PATIENCE, statement_cache_size=0
+        )
+        try:
+            known = self._target.pooler == "transaction"
+            if not known and not await is_pooled(connection, timeout=CONNECT_PATIENCE):
+                return False
+            self._pinned = pinned(await configured_commit(connection, timeout=CONNECT_PATIENCE))
+            return True
+        finally:
+            await connection.close(timeout=CONNECT_PATIENCE)
+
     async def rows(self, name: str, /, **given: Any) -> list[tuple[Any, ...]]:
         """Run one read-only statement."""
         sql, names = self._sql[name]
-        async with self._connection() as connection:
+        async with self._transaction(readonly=True, one=True) as connection:
             return [tuple(row) for row in await connection.fetch(sql, *(given[name] for name in names))]
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
         """Run a read-only operation in one transaction, which never waits for a writer."""
-        async with (
-            self._connection() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
+        async with self._transaction(readonly=True) as connection:
             return await self._driven(operation(), connection, thread=True)
 
     async def write(self, operation: Callable[[], Operation[T]]) -> T:
         """Run an operation in one transaction, which is durable when this returns."""
         for attempt in range(TRIES):
             try:
-                async with self._connection() as connection, connection.transaction():
+                async with self._transaction() as connection:
                     return await self._driven(operation(), connection)
             except StoreError as error:
                 if not isinstance(error.__cause__, ROLLED_BACK) or attempt == TRIES - 1:
@@ -126,6 +149,19 @@ class PostgresDatabase:
         except FAULTS as error:
             raise fault(error, self._target.shown) from error
 
+    @asynccontextmanager
+    async def _transaction(self, *, readonly: bool = False, one: bool = False) -> AsyncIterator[Any]:
+        """Yield a connection in a transaction; for ``one`` statement it needs none without a pooler."""
+        level = "repeatable_read" if readonly else "read_committed"
+        async with self._connection() as connection:
+            if one and self._pinned is None:
+                yield connection
+                return
+            async with connection.transaction(isolation=level, readonly=readonly):
+                if self._pinned is not None:
+                    await connection.execute(self._pinned)
+                yield connection
+
     async def _driven(self, operation: Operation[T], connection: Any, *, thread: bool = False) -> T:
         """Run an operation; with ``thread``, its own work does not block the event loop."""
         rows: list[Any] | None = None
@@ -144,7 +180,7 @@ class PostgresDatabase:
     async def _create(self) -> None:
         schema = self._target.schema
         lock = int.from_bytes(sha256(f"turnstate memory {schema}".encode()).digest()[:8], signed=True)
-        async with self._connection() as connection, connection.transaction():
+        async with self._transaction() as connection:
             await connection.execute("SELECT pg_advisory_xact_lock($1)", lock)
             there = await connection.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema)
             if not there:
@@ -163,6 +199,15 @@ class PostgresDatabase:
             raise NewerFormat(
                 f"the memory in {self._target.shown} has schema {version}; update Turnstate to open it"
             )
+
+
+async def _pin_names(connection: Any) -> None:
+    """Make sure that no name means another role's object."""
+    await connection.execute("SET search_path = pg_catalog")
+
+
+async def _nothing(_connection: Any) -> None:
+    """Skip the reset of a connection that is returned to the pool: its settings stay as they are."""
 
 
 class _Done(Generic[T]):

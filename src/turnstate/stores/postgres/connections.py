@@ -25,6 +25,7 @@ from ...errors import InputError, NewerFormat, StoreDamaged, StoreError, Turnsta
 from ...process import Owner
 from ..values import Durability
 from .faults import BROKEN, FAULTS, ROLLED_BACK, fault, unreachable
+from .pooler import STATEMENTS, PoolerSeen, configured_commit, is_pooled, pinned
 from .queries import Query, functions, migrations, queries
 from .server import PostgresSettings, PostgresTarget
 
@@ -76,6 +77,7 @@ class Connections:
         self._pool: Any = None
         self._kept = list[Any]()
         self._wanting = 0  # tasks waiting for the pool
+        self.is_pooled = target.pooler == "transaction"  # or once a pooler is seen
         self.owner = Owner(self, target.shown)
 
     @classmethod
@@ -83,17 +85,11 @@ class Connections:
         """Connect to the server, or raise within seconds."""
         made = cls(target)
         try:
-            made._pool = await asyncpg.create_pool(
-                target.dsn,
-                min_size=0,  # the driver logs every failed attempt to keep a minimum
-                max_size=MAX_CONNECTIONS,
-                timeout=CONNECT_PATIENCE,
-                command_timeout=PATIENCE,
-                max_cached_statement_lifetime=0,
-                init=made._look,
-                reset=_nothing,
-            )
-            await made._pool.release(await made._pool.acquire())
+            try:
+                await made._connect()
+            except PoolerSeen:
+                made.is_pooled = True
+                await made._connect()
         except asyncpg.ClientConfigurationError as error:
             raise InputError(f"the settings in the URL of {target.shown} cannot be used: {error}") from None
         except FAULTS as error:
@@ -101,6 +97,21 @@ class Connections:
         except ValueError:
             raise InputError(f"the settings in the URL of {target.shown} cannot be used") from None
         return made
+
+    async def _connect(self) -> None:
+        """Create the pool with its first connection."""
+        self._pool = await asyncpg.create_pool(
+            self.target.dsn,
+            min_size=0,  # the driver logs every failed attempt to keep a minimum
+            max_size=MAX_CONNECTIONS,
+            timeout=CONNECT_PATIENCE,
+            command_timeout=PATIENCE,
+            statement_cache_size=0 if self.is_pooled else STATEMENTS,
+            max_cached_statement_lifetime=0,
+            init=self._look,
+            reset=_nothing,
+        )
+        await self._pool.release(await self._pool.acquire())
 
     async def read(self, name: str, /, **given: Any) -> Sequence[Any]:
         """Run a query that changes nothing."""
@@ -120,6 +131,8 @@ class Connections:
         async with self.connection(writes=not frozen) as connection:
             level = "repeatable_read" if frozen else "read_committed"
             async with connection.transaction(isolation=level, readonly=frozen):
+                if self.is_pooled and not frozen:
+                    await connection.execute(pinned(self.server.synchronous_commit))
                 yield Work(connection, self._queries, patience)
 
     @asynccontextmanager
@@ -147,8 +160,9 @@ class Connections:
             self._pool.terminate()
 
     def facts(self) -> dict[str, str]:
-        """Return the number of connections."""
-        return {"pool": f"{self._pool.get_size()} of at most {self._pool.get_max_size()} connections"}
+        """Return the number of connections, and whether they lead to a pooler."""
+        pool = f"{self._pool.get_size()} of at most {self._pool.get_max_size()} connections"
+        return {"pool": pool, "pooler": "transactions" if self.is_pooled else "none"}
 
     async def _run(
         self, name: str, given: dict[str, Any], *, writes: bool, patience: float = PATIENCE
@@ -159,7 +173,8 @@ class Connections:
         while True:
             connection, is_sound = await self._acquired(), False
             try:
-                rows: Sequence[Any] = await connection.fetch(query.sql, *arguments, timeout=patience)
+                send = self._written if writes and self.is_pooled else _fetched
+                rows = await send(connection, query.sql, arguments, patience)
                 is_sound = True
                 return rows
             except ROLLED_BACK as error:
@@ -175,6 +190,24 @@ class Connections:
                 if not (is_sound and self._keep(connection)):
                     await self._released(connection)
             await asyncio.sleep(random.uniform(0.0, 0.01))  # noqa: S311
+
+    async def _written(
+        self, connection: Any, sql: str, arguments: Sequence[Any], patience: float
+    ) -> Sequence[Any]:
+        """Run a statement in a transaction that has the settings of this store; see `pooler`."""
+        try:
+            settings = pinned(self.server.synchronous_commit)
+            await connection.execute(f"BEGIN; {settings}", timeout=patience)
+            rows = await _fetched(connection, sql, arguments, patience)
+            await connection.execute("COMMIT", timeout=patience)
+        except BaseException:
+            if not connection.is_closed() and connection.is_in_transaction():
+                try:
+                    await connection.execute("ROLLBACK", timeout=CANCEL_PATIENCE)
+                except FAULTS:
+                    connection.terminate()
+            raise
+        return rows
 
     async def _acquired(self) -> Any:
         self.owner.check()
@@ -218,13 +251,19 @@ class Connections:
 
     async def _look(self, connection: Any) -> None:
         """Check the server of a new connection."""
+        is_known = self.is_pooled or self.target.pooler == "session"
+        if not is_known and await is_pooled(connection, timeout=CONNECT_PATIENCE):
+            raise PoolerSeen
         # The driver looks up array types with its own SQL, which depends on the search path. It does so once
         # per connection: here, in a transaction whose search path excludes the objects of other roles.
         await connection.execute(f"BEGIN; {self._queries['pin_names'].sql}", timeout=CONNECT_PATIENCE)
-        await connection.prepare(self._queries["array_types"].sql, timeout=CONNECT_PATIENCE)
-        found = await connection.fetchrow(self._queries["settings"].sql, timeout=CONNECT_PATIENCE)
+        unnamed = {"name": ""} if self.is_pooled else {}
+        await connection.prepare(self._queries["array_types"].sql, timeout=CONNECT_PATIENCE, **unnamed)
+        found = dict(await connection.fetchrow(self._queries["settings"].sql, timeout=CONNECT_PATIENCE))
+        if self.is_pooled:
+            found["synchronous_commit"] = await configured_commit(connection, timeout=CONNECT_PATIENCE)
         await connection.execute("COMMIT", timeout=CONNECT_PATIENCE)
-        server = PostgresSettings(**dict(found))
+        server = PostgresSettings(**found)
         server.check(self.target.shown, asked=self.target.durability)
         self.server = server
         if server.durability != "fsync":
@@ -235,6 +274,11 @@ class Connections:
             error, asyncpg.PostgresConnectionError
         )
         return fault(error, self.target.shown) if answered else unreachable(error, self.target.shown)
+
+
+async def _fetched(connection: Any, sql: str, arguments: Sequence[Any], patience: float) -> Sequence[Any]:
+    rows: Sequence[Any] = await connection.fetch(sql, *arguments, timeout=patience)
+    return rows
 
 
 def _is_open(connection: Any) -> bool:

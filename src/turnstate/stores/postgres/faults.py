@@ -81,6 +81,11 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[StoreError], str]] = [
         "{shown} canceled the request ({error}); nothing was written, try again",
     ),
     (
+        (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError),
+        StoreUnavailable,
+        "{shown} is behind a pooler in transaction mode; write ?pooler=transaction in the URL",
+    ),
+    (
         (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError, asyncpg.IntegrityConstraintViolationError),
         StoreDamaged,
         "{shown} is damaged ({error}); run `turnstate verify` on it",

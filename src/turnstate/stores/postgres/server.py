@@ -8,7 +8,7 @@ operator of the server decides, and the store reports the resulting durability.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple, cast
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from msgspec import Struct
@@ -64,6 +64,9 @@ class PostgresSettings(Struct, frozen=True, kw_only=True):
 
 SCHEMA = "turnstate"
 
+Pooler = Literal["transaction", "session"]
+"""How a pooler lends its connections, if the URL says so; see `pooler`."""
+
 _NAME = re.compile("(?!pg_)[a-z_][a-z0-9_]{0,62}").fullmatch
 
 
@@ -74,6 +77,7 @@ class PostgresTarget(NamedTuple):
     schema: str
     shown: str
     durability: Durability | None = None
+    pooler: Pooler | None = None
 
 
 def target(url: str) -> PostgresTarget:
@@ -94,12 +98,17 @@ def target(url: str) -> PostgresTarget:
     durability = settings.pop("durability", None)
     if durability not in (None, "fsync", "best_effort"):
         raise InputError(f"durability={durability!r:.40} is not supported; write fsync or best_effort")
+    pooler = settings.pop("pooler", None)
+    if pooler not in (None, "transaction", "session"):
+        raise InputError(f"pooler={pooler!r:.40} is not supported; write transaction or session")
     whose, at, where = parts.netloc.rpartition("@")
     netloc = whose.replace("@", "%40") + at + where
     dsn = urlunsplit((parts.scheme, netloc, parts.path, urlencode(settings, quote_via=quote), ""))
     place = where or settings.get("host", "")
     shown = f"PostgreSQL at {place or 'the default host'}{unquote(parts.path)}"
-    return PostgresTarget(dsn, schema, shown, "fsync" if durability == "fsync" else None)
+    return PostgresTarget(
+        dsn, schema, shown, "fsync" if durability == "fsync" else None, cast("Pooler | None", pooler)
+    )
 
 
 _UNREADABLE = (
