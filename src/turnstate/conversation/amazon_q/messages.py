@@ -23,6 +23,7 @@ from ..tools import PLACEHOLDER
 from . import fields, times
 
 __all__ = [
+    "CANCELLED",
     "FORMAT",
     "Naming",
     "is_picture",

@@ -14,8 +14,8 @@ from msgspec import structs
 
 from ... import ids, strict_json
 from ...context.cut import carried
-from ...context.turns import Structure
-from ...entry import Entry, Note, Tangent
+from ...context.turns import Structure, synthetic
+from ...entry import CANCELLED, Entry, Note, Tangent
 from ...message import Message
 from ...value import Extra
 from ..environment import Os
@@ -43,12 +43,24 @@ Sides = list[tuple[Message, ...]]
 def repaired(sides: Sequence[Sequence[Message]], answers: Sequence[Message]) -> tuple[Sides, list[Message]]:
     """Return the user's sides (also the one after the last answer) and the answers, with calls matched."""
     (*sound, waiting), unmatched = _sound(sides, answers)
-    sound.append(waiting if sides[-1] else ())  # in Amazon Q, too, open calls wait for their results
+    sound.append(waiting if sides[-1] else _cancelled(unmatched[-1]) if unmatched else ())
     kept = [
         tuple(verbatim) if any(map(_is_marked, verbatim)) else one
         for verbatim, one in zip(sides, sound, strict=True)
     ]
     return kept, unmatched
+
+
+def _cancelled(last: Message) -> tuple[Message, ...]:
+    """Return what the user says to the calls that a conversation ends with: no one will answer them there.
+
+    Calls that were read from a document are still open in Amazon Q itself, so it gets them back as they were.
+    """
+    is_theirs = ids.is_derived(last.id) and (last.native is None or last.native.format == assistants.FORMAT)
+    if is_theirs or not last.tool_calls:
+        return ()
+    answer = synthetic(last, list(last.tool_calls), CANCELLED)
+    return (structs.replace(answer, extra=Extra({users.CANCELLED: True})),)
 
 
 def marked(entries: Iterable[Entry]) -> list[Entry]:

@@ -171,6 +171,34 @@ def test_calls_that_the_user_did_not_wait_for_are_cancelled_in_the_document() ->
     assert (body["prompt"], body["tool_use_results"][0]["status"]) == ("stop", "Error")
 
 
+@pytest.mark.req("I7")
+def test_calls_that_a_conversation_of_ours_ends_with_are_cancelled_in_the_document() -> None:
+    state = new()
+    calls = [ToolCallRequest(name="ls", args={}), ToolCallRequest(name="ls", args={}, provider_id="toolu_1")]
+    state.set_next_user_message("go")
+    state.push_assistant_message(Message.assistant(tool_calls=calls))
+    document = written(state)
+    waiting = document["next_message"]["content"]["CancelledToolUses"]
+    said = [{"Text": "Tool use was cancelled by the user"}]
+    assert waiting == {
+        "prompt": None,
+        "tool_use_results": [
+            {"tool_use_id": id, "content": said, "status": "Error"} for id in (calls[0].id, "toolu_1")
+        ],
+    }
+    assert state.next_message is None  # they are still open here
+    assert written(read(document)) == document
+
+
+@pytest.mark.req("I9")
+def test_calls_that_a_document_ends_with_are_still_open_in_it() -> None:
+    document = of(*talk("go"))
+    use = {"id": "t", "name": "ls", "orig_name": "ls", "args": {}, "orig_args": {}}
+    body = {"message_id": None, "content": "", "tool_uses": [use]}
+    document["history"][-1]["assistant"] = {"ToolUse": body}
+    assert written(read(document)) == document
+
+
 @pytest.mark.req("L1")
 def test_custom_tools_are_native_in_the_document() -> None:
     state = new(tool_config={"ls": ToolSpec("ls")})
