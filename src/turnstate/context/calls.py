@@ -15,6 +15,7 @@ from msgspec import structs
 
 from ..entry import ABANDONED
 from ..errors import InvalidMessage
+from ..formats import unfolded
 from ..ids import CallId, named_call
 from ..message import Message, ToolCallRequest, ToolCallResult
 from .turns import note, synthetic
@@ -55,21 +56,23 @@ class KnownCalls:
 
     def learn(self, message: Message) -> None:
         """Add a message that is newer than all known ones."""
-        for call in message.tool_calls:
-            self._calls.add(call.id)
-            self._used_again.add(call.id)  # a reused id names the newer call
-            self._results.pop(call.id, None)
-        self._name(message.tool_calls, newest=True)
-        for result in message.tool_results:
-            self._take(result)
+        for one in unfolded(message):
+            for call in one.tool_calls:
+                self._calls.add(call.id)
+                self._used_again.add(call.id)  # a reused id names the newer call
+                self._results.pop(call.id, None)
+            self._name(one.tool_calls, newest=True)
+            for result in one.tool_results:
+                self._take(result)
 
     def recall(self, message: Message) -> None:
         """Add a message that is older than all known ones; add older messages from the newest back."""
-        for result in message.tool_results:
-            if not self.knows(result.tool_call_id):
-                self._take(result)
-        self._calls.update(call.id for call in message.tool_calls)
-        self._name(message.tool_calls, newest=False)
+        for one in reversed(unfolded(message)):
+            for result in one.tool_results:
+                if not self.knows(result.tool_call_id):
+                    self._take(result)
+            self._calls.update(call.id for call in one.tool_calls)
+            self._name(one.tool_calls, newest=False)
 
     def fresh(self, message: Message) -> Message | None:
         """Return what is new in a message, under the core's ids; None if nothing is new.

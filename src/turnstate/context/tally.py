@@ -436,4 +436,4 @@ class Tally(Structure):
 
     def _handle(self, message: Message) -> Handle | None:
         whole, _ = self.sources.get(message.id, (message, None))  # the store holds it under that message's id
-        return partial(output_id, whole) if self.stored else None
+        return partial(output_id, whole) if self.stored and message.id not in self.unfolded else None

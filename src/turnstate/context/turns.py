@@ -22,7 +22,7 @@ import msgspec
 
 from .. import wire_text
 from ..entry import ABANDONED, PENDING, Answer
-from ..formats import continues
+from ..formats import continues, unfolded
 from ..ids import CallId, MessageId, derived
 from ..message import Message, ToolCallRequest, ToolCallResult
 
@@ -152,6 +152,7 @@ class Structure:
         self.repairs: list[Repair] = []
         self.answers: list[tuple[int, Answer]] = []
         self.sources: dict[str, tuple[Message, int | None]] = {}
+        self.unfolded: set[str] = set()  # the ids of messages that the log holds within others
         self._round = Round(self.sources)
         self._assistants: list[int] = []  # their places, up to `_read`
         self._read = 0
@@ -174,6 +175,12 @@ class Structure:
     def add(self, message: Message) -> None:
         """Add the next message of the conversation."""
         self.length += 1
+        for one in unfolded(message):
+            if one is not message:
+                self.unfolded.add(one.id)
+            self._add(one)
+
+    def _add(self, message: Message) -> None:
         if message.kind == "summary":
             self.summaries.append(message)
             return
@@ -244,7 +251,7 @@ class Structure:
         awaited: set[CallId] = set()
         for place, message in enumerate(messages, start=len(items)):
             role = message.role
-            if message.id in ids:
+            if message.id in ids or (message.native is not None and unfolded(message)[0] is not message):
                 return message
             if role == "tool":
                 for result in message.tool_results:

@@ -36,6 +36,7 @@ __all__ = [
     "names",
     "rendered",
     "same",
+    "unfolded",
 ]
 
 _REGISTRY = {
@@ -120,6 +121,17 @@ def continues(message: Message) -> bool:
     if native is None or native.format not in _REGISTRY or not isinstance(native.envelope, dict):
         return False
     return any(native.envelope.get(key) is not None for key in get(native.format).continuing)
+
+
+def unfolded(message: Message) -> tuple[Message, ...]:
+    """Return the messages that a message stands for: itself, or the calls and results that it keeps folded.
+
+    Their ids and bytes depend only on the message. The first one has its id.
+    """
+    native = message.native
+    if native is None or type(message.content) is not tuple or native.format not in _REGISTRY:
+        return (message,)
+    return get(native.format).unfolded(message)
 
 
 def mended(message: Message) -> tuple[Message, str | None]:

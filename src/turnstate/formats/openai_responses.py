@@ -8,17 +8,19 @@ another message, as does a second message item. Calls that the caller runs are c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from .. import wire_text
 from ..errors import InvalidPayload
+from ..ids import CallId, derived
 from ..message import Message, Role
-from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
+from ..part import Content, FilePart, ImagePart, Native, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from . import media
 from .adapter import in_setting
@@ -302,6 +304,19 @@ class OpenAIResponses(Exchange):
         slots = super()._named_slots(body, message)
         return [slot for slot in slots if value_at(body, (slot.id or ())[:1]) not in kept] if kept else slots
 
+    def unfolded(self, message: Message) -> tuple[Message, ...]:
+        """Return the calls and outputs among the items of a message as calls and results."""
+        if message.role != "assistant" or not _keeps_calls(message):
+            return (message,)
+        native = message.native or Native(format=self.name)
+        read = self.parse(self.render([replace(message, native=replace(native, envelope=UNSET))])["input"])
+        ours = {call.provider_id or call.id: call.id for call in message.tool_calls}
+        calls = [call for part in read for call in part.tool_calls]
+        names = {
+            call.id: ours.get(call.provider_id or "", CallId(call.provider_id or call.id)) for call in calls
+        }
+        return tuple(_unfolded(part, number, message, names) for number, part in enumerate(read))
+
     def _takes(self, message: Message) -> bool:
         found = self._violations(self.render(in_setting(message)), request=False)
         return all(
@@ -370,6 +385,20 @@ def _keeps_calls(message: Message) -> bool:
     """Return True if a message from an older log keeps calls or their outputs as the service's own items."""
     bodies = [part.body for part in message.parts if isinstance(part, OpaquePart)]
     return any(rules.call_kind(body) or rules.output_kind(body) for body in bodies)
+
+
+def _unfolded(part: Message, number: int, message: Message, names: Mapping[CallId, CallId]) -> Message:
+    """Return a part of a message with calls under the provider's ids, by which later results name them."""
+    results = (
+        (place, replace(one, tool_call_id=names.get(one.tool_call_id, one.tool_call_id)))
+        for place, one in enumerate(part.tool_results)
+    )
+    return replace(
+        part.with_results(list(results)),
+        id=message.id if number == 0 else derived("unfolded", message.id, str(number)),
+        timestamp=message.timestamp,
+        tool_calls=tuple(replace(call, id=names[call.id]) for call in part.tool_calls),
+    )
 
 
 def _is_kept_elsewhere(item: Any) -> bool:

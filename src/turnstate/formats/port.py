@@ -135,6 +135,13 @@ class Format(ABC):
         before the reply is complete.
         """
 
+    def unfolded(self, message: Message) -> tuple[Message, ...]:
+        """Return the calls and results that a message keeps as the provider's own blocks as messages.
+
+        Older versions stored some kinds of calls that way. Any other message is returned alone.
+        """
+        return (message,)
+
     @abstractmethod
     def mended(self, message: Message) -> tuple[Message, str | None]:
         """Return a message as a window may send it, and a note on the change if the provider rejects it."""

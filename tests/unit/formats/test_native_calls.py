@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from typing import Any
 
@@ -10,11 +11,14 @@ from cases import each
 from openai.types.responses import ResponseInputItem
 from pydantic import TypeAdapter
 
-from turnstate import Budget, Message, StateManager, ToolCallResult, codec, formats
+from turnstate import Budget, Message, SessionManager, StateManager, ToolCallResult, codec, formats
 from turnstate.context.fit import fit, fitted
+from turnstate.context.window import Window
 from turnstate.entry import ABANDONED
+from turnstate.errors import InvalidMessage
 from turnstate.formats.native_calls import BLANK_SCREEN
 from turnstate.part import Native, OpaquePart
+from turnstate.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.req("A8")
 
@@ -253,6 +257,58 @@ def test_what_an_older_log_kept_as_the_services_own_items_is_sent_as_before(call
         [Message.user("Go."), opaque(call(1)), opaque(output(1))],
     ):
         assert sent(log)[1:] == [call(1), output(1)]
+
+
+@each_pair
+def test_what_an_older_log_left_open_is_answered_or_gets_its_result(call: Any, output: Any) -> None:
+    log = [Message.user("Go."), opaque(item("reasoning", id="rs_1", summary=[]), call(1))]
+    assert [one.get("type") for one in sent([*log, Message.user("And?")])[1:4]] == [
+        "reasoning",
+        call(1)["type"],
+        output(1)["type"],
+    ]
+    (late,) = responses.parse([output(1)])
+    assert sent(StateManager().append(log, late))[2:] == [call(1), output(1)]
+    with pytest.raises(InvalidMessage, match="no call"):
+        StateManager().append(log, responses.parse([output(2)])[0])
+
+
+def test_what_an_older_log_kept_in_one_message_is_cut_and_reduced() -> None:
+    rounds = [one for n in range(20) for one in (custom(n, "look " * 100), custom_output(n))]
+    log = [Message.user("Go."), opaque(*rounds, custom(99), custom_output(99, LONG))]
+    window = StateManager().window(log, Budget(3_000))
+    items = window.render(responses)["input"]
+    assert window.tokens <= 3_000
+    assert items[-2] == custom(99)
+    assert items[-1]["output"].startswith("[Data Truncated]")
+    assert "[Full output" not in items[-1]["output"]
+
+
+@pytest.mark.req("C3")
+def test_a_session_of_patches_and_shells_goes_on_in_a_small_window() -> None:
+    async def talk() -> Window:
+        async with SessionManager(MemoryStore()) as sessions:
+            session = await sessions.create(system="You keep a lighthouse.")
+            await session.append(Message.user("Mend the lamp."))
+            for n in range(20):
+                operation = {"type": "update_file", "path": f"src/lamp{n}.py", "diff": "@@\n-a\n+b\n" * 30}
+                said = reply({**patch(2 * n), "operation": operation}, shell(2 * n + 1))
+                await session.append(said)
+                mended, tried = said.tool_calls
+                printed = {"stdout": "FAILED\n" * 50, "outcome": {"type": "exit", "exit_code": 1}}
+                results = [
+                    ToolCallResult.of(mended.id, "ok"),
+                    ToolCallResult.of(tried.id, printed, is_error=True),
+                ]
+                await session.append(Message.tool(results))
+                window = await session.window(Budget(3_000))
+                for one in window.render(responses, request=True)["input"]:
+                    check_item(one)
+            return window
+
+    summary = asyncio.run(talk()).view.summary or ""
+    for words in ("Failed: shell", "Succeeded: apply_patch", "src/lamp1.py"):
+        assert words in summary
 
 
 BROKEN: dict[str, tuple[list[Any], str]] = {
