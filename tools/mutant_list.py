@@ -1201,10 +1201,10 @@ MUTANTS = (
     Mutant(
         "tools-started",
         "a call is recorded as started before the user is asked",
-        "        if refusal := await self._refusal(found, call):\n            return _error(call, refusal)\n"
+        "        if refusal:\n            return _error(call, refusal)\n"
         "        if starting is not None and not found.idempotent:\n            await starting(call)\n",
         "        if starting is not None and not found.idempotent:\n            await starting(call)\n"
-        "        if refusal := await self._refusal(found, call):\n            return _error(call, refusal)\n",
+        "        if refusal:\n            return _error(call, refusal)\n",
         TOOLS,
     ),
     Mutant(

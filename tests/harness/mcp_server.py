@@ -34,6 +34,12 @@ async def meet(count: int) -> str:
 
 
 @server.tool()
+def inside() -> str:
+    """Return how many calls have met or wait to meet."""
+    return str(len(_inside))
+
+
+@server.tool()
 def crash() -> str:
     """Die in the middle of a call."""
     os._exit(3)

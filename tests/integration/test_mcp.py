@@ -90,9 +90,12 @@ def test_a_server_that_crashes_is_an_error_result_of_each_open_call_and_is_start
             again = await call(manager, "tests__pid")
             assert not again.is_error
             assert again.result != first
-            waits = [ToolCallRequest(name="tests__wait", args={"seconds": 60}) for _ in range(4)]
-            calls = [*waits, ToolCallRequest(name="tests__crash", args={})]
-            assert [one.is_error async for one in manager.run(calls)] == [True] * 5
+            waits = [call(manager, "tests__meet", count=99) for _ in range(4)]
+            waiting = asyncio.gather(*waits)
+            while (await call(manager, "tests__inside")).result != "4":
+                await asyncio.sleep(0.01)
+            assert (await call(manager, "tests__crash")).is_error
+            assert [one.is_error for one in await waiting] == [True] * 4
 
     asyncio.run(crashed())
 

@@ -251,7 +251,8 @@ class _ChosenTools(ToolManager):
     def _chooses(self, made: Tool) -> bool:
         origin = made.origin
         kind = f"@{origin.server if origin.kind == 'mcp' else origin.kind}"
-        return any(fnmatchcase(made.name, one) or fnmatchcase(kind, one) for one in self._patterns)
+        names = [one for one in (made.name, made.former_name, kind) if one]
+        return any(fnmatchcase(name, one) for one in self._patterns for name in names)
 
 
 def _chosen(

@@ -32,6 +32,9 @@ _TEXTS = {
     "memory": "uses the memory engine",
     "agent": "uses the agent",
 }
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""Matches what a server's table takes from the environment."""
+
 _NUMBERS = ("budget", "policy", "recall", "limits", "models")
 
 
@@ -40,9 +43,7 @@ def effects(document: dict[str, Any], folder: Path) -> Iterator[str]:
     for name, server in document.get("mcp", {}).items():
         where = shown_url(server["url"]) if server.get("url") else _command(server)
         verb = "connects to" if server.get("url") else "starts"
-        known = f", with {', '.join(sorted(server['env']))} set" if server.get("env") else ""
-        known += f", in {server['cwd']}" if server.get("cwd") else ""
-        yield f"{verb} the MCP server {name}: {where}{known}{_inside(server, folder)}"
+        yield f"{verb} the MCP server {name}: {where}{_given(server)}{_inside(server, folder)}"
     for step, commands in document.get("hooks", {}).items():
         for one in commands:
             of = f" {', '.join(one.get('tools', ['any tool']))}" if step.endswith("_tool") else ""
@@ -67,6 +68,17 @@ def effects(document: dict[str, Any], folder: Path) -> Iterator[str]:
     for name in _NUMBERS:
         for field, value in document.get(name, {}).items():
             yield f"sets {name}.{field} to {value!r}"
+
+
+def _given(server: dict[str, Any]) -> str:
+    """Return what a server is given, without the values: variables, headers, and where they come from."""
+    env, headers = server.get("env", {}), server.get("headers", {})
+    read = sorted({name for text in (*env.values(), *headers.values()) for name in VARIABLE.findall(text)})
+    told = [f"with {', '.join(sorted(env))} set"] if env else []
+    told += [f"with the headers {', '.join(sorted(headers))}"] if headers else []
+    told += [f"in {server['cwd']}"] if server.get("cwd") else []
+    told += [f"sending it your environment variables {', '.join(read)}"] if read else []
+    return "".join(f", {one}" for one in told)
 
 
 def shown_url(url: str) -> str:

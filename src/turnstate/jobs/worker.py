@@ -24,7 +24,12 @@ from typing import Any
 
 __all__ = ["HEADER", "JOBS", "Refused", "main", "packed"]
 
-JOBS = {"list_files": "folder", "search_files": "folder"}
+JOBS = {
+    "list_files": "folder",
+    "search_files": "folder",
+    "check_schema": "schemas",
+    "check_arguments": "schemas",
+}
 """Every job, and the module of this package that has the function."""
 
 HEADER = 4

@@ -44,8 +44,13 @@ class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     digest: str = ""
 
     def is_about(self, tool: Tool) -> bool:
-        """Return True if the rule applies to a tool as it is defined now."""
-        return fnmatchcase(tool.name, self.tool) and self.digest in ("", tool.digest)
+        """Return True if the rule applies to a tool as it is defined now.
+
+        Several tools may have had one name in earlier versions, so by that name a rule only restricts.
+        """
+        former = tool.former_name if self.decision != "allow" else ""
+        is_named = fnmatchcase(tool.name, self.tool) or (former and fnmatchcase(former, self.tool))
+        return bool(is_named) and self.digest in ("", tool.digest)
 
     def matches(self, path: str) -> bool:
         """Return True if the rule applies to a path; an empty path matches only a rule without a path."""

@@ -73,6 +73,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
 
 
 Check = Callable[[dict[str, Any]], Any]
+"""Converts arguments, or raises `BadArguments`; it may be a coroutine function."""
 Run = Callable[[Any, ToolContext], Awaitable[Any]]
 
 
@@ -96,6 +97,7 @@ class Tool:
         timeout: float | None = None,
         path_of: tuple[str, ...] = (),
         function: Callable[..., Any] | None = None,
+        former_name: str = "",
     ) -> None:
         if not _NAME(spec.name):
             raise InputError(
@@ -103,6 +105,8 @@ class Tool:
             )
         self.spec, self.origin, self.idempotent = spec, origin, idempotent
         self.changes_files, self.timeout, self.path_of = changes_files, timeout, path_of
+        self.former_name = former_name
+        """The name that it had in earlier versions, by which stored calls and rules still find it."""
         self._run, self._check, self._function = run, check, function
         self.__doc__ = spec.description
 
@@ -116,9 +120,10 @@ class Tool:
         """A digest of the definition that a model and a user see."""
         return hashlib.blake2b(msgspec.json.encode(self.spec), digest_size=16).hexdigest()
 
-    def checked(self, args: dict[str, Any]) -> Any:
+    async def checked(self, args: dict[str, Any]) -> Any:
         """Return the arguments as the function expects them; raise `BadArguments` if they do not match."""
-        return self._check(args) if self._check else args
+        found = self._check(args) if self._check else args
+        return await found if inspect.isawaitable(found) else found
 
     def paths(self, args: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the paths that a call names, without detours such as ``a/../b``."""
@@ -127,7 +132,11 @@ class Tool:
 
     async def run(self, args: dict[str, Any], context: ToolContext) -> Any:
         """Check the arguments and run the tool."""
-        return await self._run(self.checked(args), context)
+        return await self.run_checked(await self.checked(args), context)
+
+    async def run_checked(self, args: Any, context: ToolContext) -> Any:
+        """Run the tool with arguments that `checked` returned."""
+        return await self._run(args, context)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Call the decorated function itself."""

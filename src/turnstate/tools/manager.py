@@ -75,8 +75,11 @@ class ToolManager:
         return tuple(self._tools.values())
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool with a name, or None."""
-        return self._tools.get(name)
+        """Return the tool with a name, or the only one that had it in earlier versions, or None."""
+        if (found := self._tools.get(name)) is not None:
+            return found
+        former = [one for one in self._tools.values() if one.former_name == name]
+        return former[0] if len(former) == 1 else None
 
     def add(self, added: Tool | Callable[..., Any]) -> Tool:
         """Add a tool, or a function that becomes one; names are unique."""
@@ -155,17 +158,22 @@ class ToolManager:
         call = context.call
         if (unusable := malformed(call)) is not None:
             return unusable
-        found = self._tools.get(call.name)
+        found = self.get(call.name)
         if found is None:
             return _error(call, self._unknown(call.name))
-        if refusal := await self._refusal(found, call):
+        try:
+            args = await found.checked(call.args)
+            refusal = await self.approvals.refusal(found, call)
+        except (Exception, SystemExit) as error:  # the question may fail; what is not approved does not run
+            refusal = _described(error)
+        if refusal:
             return _error(call, refusal)
         if starting is not None and not found.idempotent:
             await starting(call)
         limit = found.timeout or self._timeout
         try:
             async with asyncio.timeout(limit) as watched:
-                output = await found.run(call.args, context)
+                output = await found.run_checked(args, context)
             return self._within_limit(call, output)
         except TimeoutError as error:
             if watched.expired():
@@ -173,17 +181,6 @@ class ToolManager:
             return _error(call, _described(error))
         except (Exception, SystemExit) as error:  # a tool may raise anything, and the model must learn of it
             return _error(call, _described(error))
-
-    async def _refusal(self, tool: Tool, call: ToolCallRequest) -> str:
-        """Return why a call must not run: its arguments do not match, or it is not allowed."""
-        try:
-            tool.checked(call.args)
-            return await self.approvals.refusal(tool, call)
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # the program's own question may fail; what was not approved does not run
-            return _described(error)
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._tools, n=1)

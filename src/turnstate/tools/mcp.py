@@ -2,35 +2,45 @@
 
 Servers are started concurrently, each with a time limit; one that does not start is listed in ``failures``
 and does not affect the others. A connection lives in a task of its own, so the task that opens it also closes
-it. The processes of a server end with it, including those that it started. If a server crashes, hangs or
-sends garbage, the call gets an error result, and the next call restarts the server. When a server changes its
-list of tools, the list is read again before the next request, and remembered approvals remain valid only for
-definitions that have not changed.
+it. The processes of a server end with it, including those that it started. If a server crashes or hangs, the
+call gets an error result, and the next call restarts the server. When a server changes its list of tools, the
+list is read again before the next request, and remembered approvals remain valid only for definitions that
+have not changed.
+
+The name of a tool follows from its server's name and its own alone (`tool_name`), so it is the same whichever
+other servers there are, and two tools never have one name. What a server does that it should not, such as
+printing what is no message or offering a schema that refers elsewhere, is in ``notices``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import logging
+import os
 import re
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
 from msgspec import Struct
 
 from ..conversation.tools import ToolOrigin
-from ..errors import InputError, TurnstateError
+from ..errors import AlreadyExists, InputError, TurnstateError
 from ..message import ToolCallResult
 from ..toolspec import EMPTY_SCHEMA, ToolSpec
-from .definition import BadArguments, Tool, ToolContext
+from .definition import Tool, ToolContext
 from .manager import ToolManager
 from .process import LastWords, message_streams
+from .server_schema import SchemaCheck, check_arguments, check_schema
 
 if TYPE_CHECKING:
     from mcp import Client
 
-__all__ = ["McpFailed", "McpServer", "McpServers"]
+__all__ = ["McpFailed", "McpServer", "McpServers", "tool_name"]
 
 START_SECONDS = 30.0
 CALL_SECONDS = 120.0
@@ -39,7 +49,20 @@ CHECK_SECONDS = 2.0
 MAX_PAGES = 100
 """Maximum pages of a list of tools: a guard against a server whose list never ends."""
 
+LONGEST_NAME = 64
+"""Characters of a name that every provider accepts."""
+
+DIGEST = 12
+"""Hexadecimal digits that tell apart names which would otherwise be the same."""
+
+HTTP_SECONDS, STREAM_SECONDS = 30.0, 300.0
+"""How long to wait for a connection to a URL, and for the next part of an answer."""
+
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
+_DIGESTED = re.compile(rf"_[0-9a-f]{{{DIGEST}}}$")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*").fullmatch
+_log = logging.getLogger(__name__)
 
 
 class McpFailed(TurnstateError):
@@ -47,7 +70,11 @@ class McpFailed(TurnstateError):
 
 
 class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to reach a server: a command to run, or the URL of its Streamable HTTP endpoint."""
+    """How to reach a server: a command to run, or the URL of its Streamable HTTP endpoint.
+
+    ``${NAME}`` in a value of ``env`` or ``headers`` is replaced with an environment variable when the server
+    is started, so that no secret is in this value. ``tools`` selects tools by the server's names for them.
+    """
 
     name: str
     command: str = ""
@@ -55,6 +82,8 @@ class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     env: dict[str, str] = {}
     cwd: str | None = None
     url: str = ""
+    headers: dict[str, str] = {}
+    tools: tuple[str, ...] = ("*",)
     start_seconds: float = START_SECONDS
     seconds: float = CALL_SECONDS
 
@@ -63,13 +92,30 @@ class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise InputError(f"{self.name!r:.60} cannot name a server: use 1 to 32 letters, digits, _ and -")
         if bool(self.command) == bool(self.url):
             raise InputError(f"the MCP server {self.name} needs a command or a url, and not both")
+        if self.headers and not self.url:
+            raise InputError(f"the MCP server {self.name} has headers, which only a url takes; use env")
+
+
+def tool_name(server: str, tool: str) -> str:
+    """Return the name by which a model calls a server's tool; no two tools have the same.
+
+    It is ``SERVER__TOOL`` if both can be read from that. Otherwise the name is too long, has characters that
+    providers refuse, or could also be that of another pair; it then ends with a digest of the pair.
+    """
+    plain = f"{server}__{tool}"
+    name = _UNUSABLE.sub("_", plain)
+    is_readable = "__" not in server and not server.endswith("_") and not _DIGESTED.search(name)
+    if is_readable and name == plain and len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(f"{len(server)}:{plain}".encode(errors="surrogatepass")).hexdigest()[:DIGEST]
+    return f"{name[: LONGEST_NAME - DIGEST - 1]}_{digest}"
 
 
 class _Connection:
     """A running server: a task that holds the client open until it is told to stop."""
 
-    def __init__(self, server: McpServer) -> None:
-        self.server = server
+    def __init__(self, server: McpServer, noticed: Callable[[str], None]) -> None:
+        self.server, self._noticed = server, noticed
         self.changed = False
         self._client: Client | None = None
         self._last_words = LastWords()
@@ -86,8 +132,10 @@ class _Connection:
             await asyncio.wait_for(asyncio.shield(self._ready), self.server.start_seconds)
         except TimeoutError:
             await self.stop()
+            printed = f"; it printed: {noise}" if (noise := self._last_words.noise) else ""
             raise McpFailed(
                 f"the MCP server {self.server.name} did not start in {self.server.start_seconds:g} seconds"
+                f"{printed}"
             ) from None
 
     async def stop(self) -> None:
@@ -129,7 +177,11 @@ class _Connection:
 
     async def _serve(self) -> None:
         try:
+            self._last_words.on_noise = self._printed
             async with _client(self.server, self._heard, self._last_words) as client:
+                # The SDK would check answers against the server's schema in the event loop, where a pattern
+                # could take forever. No one here depends on that check: the model reads what was answered.
+                client.session.validate_tool_result = _accept  # type: ignore[method-assign, assignment]
                 self._client = client
                 self._ready.set_result(None)
                 listener = asyncio.create_task(self._listen(client))
@@ -153,6 +205,10 @@ class _Connection:
                 async for _ in events:
                     self.changed = True
 
+    def _printed(self, line: str) -> None:
+        name = self.server.name
+        self._noticed(f"the MCP server {name} prints what is no message, which is ignored: {line!r}")
+
     async def _heard(self, message: object) -> None:
         if type(message).__name__ == "ToolListChangedNotification":
             self.changed = True
@@ -168,7 +224,10 @@ class McpServers:
         self._manager = manager
         self._running = dict[str, _Connection]()
         self._starting = {name: asyncio.Lock() for name in self._servers}
+        self._checks = dict[bytes, SchemaCheck]()
         self.failures = dict[str, str]()
+        self.notices = list[str]()
+        """What servers do that they should not, each told once."""
 
     async def __aenter__(self) -> Self:
         await asyncio.gather(*(self._try(name) for name in self._servers))
@@ -193,29 +252,59 @@ class McpServers:
         """Start a server if necessary and add its tools; record a failure in ``failures``."""
         try:
             connection = await self._connection(name)
-            tools = await asyncio.wait_for(connection.tools(), self._servers[name].start_seconds)
+            made = await asyncio.wait_for(self._offered(connection), self._servers[name].start_seconds)
         except Exception as error:  # as above; the other servers are not affected
             self.failures[name] = str(_failed(self._servers[name], error))
             return
         self.failures.pop(name, None)
         self._manager.remove(ToolOrigin.mcp(name))
-        for tool in tools:
-            made = self._tool(name, tool)
-            if self._manager.get(made.name) is None:  # a server that lists a name twice offers one tool
-                self._manager.add(made)
+        for tool in made:
+            try:
+                self._manager.add(tool)
+            except AlreadyExists as error:
+                self._notice(f"a tool of the MCP server {name} is not offered: {error}")
+
+    async def _offered(self, connection: _Connection) -> list[Tool]:
+        """Return the tools of a server that are selected and usable; of a name that it lists twice, one."""
+        server = connection.server
+        listed = {str(one.name): one for one in reversed(await connection.tools())}
+        wanted = [
+            one
+            for name, one in reversed(listed.items())
+            if any(fnmatchcase(name, pattern) for pattern in server.tools)
+        ]
+        checks = await asyncio.gather(*(self._checked(_schema(one)) for one in wanted))
+        for tool, check in zip(wanted, checks, strict=True):
+            if check.refusal:
+                told = f"the tool {tool.name!r:.100} of the MCP server {server.name} is not offered"
+                self._notice(f"{told}: its schema is refused, since {check.refusal}")
+        usable = [pair for pair in zip(wanted, checks, strict=True) if not pair[1].refusal]
+        return [self._tool(server.name, tool, check) for tool, check in usable]
+
+    async def _checked(self, schema: dict[str, Any]) -> SchemaCheck:
+        """Check a schema once, however often it is listed."""
+        key = hashlib.sha256(msgspec.json.encode(schema)).digest()
+        if key not in self._checks:
+            self._checks[key] = await check_schema(schema)
+        return self._checks[key]
+
+    def _notice(self, text: str) -> None:
+        if text not in self.notices:
+            self.notices.append(text)
+            _log.warning("%s", text)
 
     async def _connection(self, name: str) -> _Connection:
         """Return the connection to a server; start the server if it is not running."""
         async with self._starting[name]:
             connection = self._running.get(name)
             if connection is None or not connection.is_alive:
-                connection = self._running[name] = _Connection(self._servers[name])
+                connection = self._running[name] = _Connection(self._servers[name], self._notice)
             await connection.started()
             return connection
 
-    def _tool(self, server: str, tool: Any) -> Tool:
-        schema = tool.input_schema if isinstance(tool.input_schema, dict) else EMPTY_SCHEMA
-        name = _UNUSABLE.sub("_", f"{server}__{tool.name}")[:64]
+    def _tool(self, server: str, tool: Any, checked: SchemaCheck) -> Tool:
+        schema, name = _schema(tool), tool_name(server, tool.name)
+        former = _UNUSABLE.sub("_", f"{server}__{tool.name}")[:LONGEST_NAME]
         spec = ToolSpec(name=name, description=tool.description or "", input_schema=schema)
         hints = tool.annotations
         read_only = bool(hints and hints.read_only_hint)
@@ -231,15 +320,29 @@ class McpServers:
                 raise _failed(self._servers[server], error) from error
             return _result(context, answer)
 
+        async def check(args: dict[str, Any]) -> dict[str, Any]:
+            if not checked.unusable:
+                await check_arguments(schema, args)
+            return args
+
         return Tool(
             spec,
             run,
-            check=lambda args: _checked(args, schema),
+            check=check,
             origin=ToolOrigin.mcp(server),
             idempotent=read_only and bool(hints and hints.idempotent_hint),
             changes_files=not read_only,
             timeout=self._servers[server].seconds + self._servers[server].start_seconds,
+            former_name=former if former != name else "",
         )
+
+
+def _schema(tool: Any) -> dict[str, Any]:
+    return tool.input_schema if isinstance(tool.input_schema, dict) else EMPTY_SCHEMA
+
+
+async def _accept(*_: object) -> None:
+    """Accept any answer."""
 
 
 def _client(server: McpServer, heard: Any, last_words: LastWords) -> Client:
@@ -250,26 +353,43 @@ def _client(server: McpServer, heard: Any, last_words: LastWords) -> Client:
             "MCP servers need the official SDK; install it with: pip install 'turnstate[mcp]'"
         ) from None
     if server.url:
-        return Client(server.url, message_handler=heard)
+        return Client(_http_streams(server), message_handler=heard)
     from mcp.client.stdio import get_default_environment
 
-    env = {**get_default_environment(), **server.env}
+    env = {**get_default_environment(), **_expanded(server, server.env)}
     streams = message_streams(server.command, server.args, env=env, cwd=server.cwd, last_words=last_words)
     return Client(streams, message_handler=heard)
 
 
-def _checked(args: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Check arguments against the server's schema; if that is invalid, leave the check to the server."""
-    from jsonschema import Draft202012Validator, SchemaError
+@asynccontextmanager
+async def _http_streams(server: McpServer) -> AsyncIterator[Any]:
+    """Connect to a URL with the server's headers; the SDK sends them to this address and no other."""
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
 
-    try:
-        Draft202012Validator.check_schema(schema)
-        errors = sorted(Draft202012Validator(schema).iter_errors(args), key=lambda one: str(one.json_path))
-    except (SchemaError, RecursionError):
-        return args
-    if errors:
-        raise BadArguments(f"invalid arguments: {errors[0].message:.300} at {errors[0].json_path}")
-    return args
+    headers = _expanded(server, server.headers)
+    for name, value in headers.items():
+        if not _HEADER_VALUE(value):  # the HTTP library's own error would contain the value
+            raise McpFailed(f"the header {name} of the MCP server {server.name} has an invalid character")
+    timeout = httpx2.Timeout(HTTP_SECONDS, read=STREAM_SECONDS)
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=timeout) as client,
+        streamable_http_client(server.url, http_client=client) as streams,
+    ):
+        yield streams
+
+
+def _expanded(server: McpServer, values: Mapping[str, str]) -> dict[str, str]:
+    """Return values with their environment variables filled in; raise `McpFailed` if one is not set."""
+
+    def value(found: re.Match[str]) -> str:
+        if (known := os.environ.get(found[1])) is None:
+            raise McpFailed(
+                f"the MCP server {server.name} needs the environment variable {found[1]}, which is not set"
+            )
+        return known
+
+    return {name: _VARIABLE.sub(value, text) for name, text in values.items()}
 
 
 def _result(context: ToolContext, answer: Any) -> ToolCallResult:
@@ -302,4 +422,7 @@ def _failed(server: McpServer, error: BaseException, last_words: str = "") -> Mc
     if isinstance(error, McpFailed):
         return error
     why = last_words or f"{type(error).__name__}: {error}"
+    for name in _VARIABLE.findall(" ".join([*server.env.values(), *server.headers.values()])):
+        if secret := os.environ.get(name):  # a server may repeat what it was given
+            why = why.replace(secret, f"${{{name}}}")
     return McpFailed(f"the MCP server {server.name} failed: {why}"[:500])

@@ -17,7 +17,7 @@ import subprocess
 import threading
 from asyncio import SubprocessTransport
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import Any
@@ -52,6 +52,9 @@ CHUNK = 1 << 20
 LONGEST_MESSAGE = 128_000_000
 """Maximum bytes of one message from a server; a longer one ends the connection."""
 
+NOISE = 120
+"""How many bytes to quote of a line that is no message."""
+
 LAST_WORDS = 400
 """How many bytes to keep of a server's standard error."""
 
@@ -61,6 +64,15 @@ class LastWords:
 
     def __init__(self) -> None:
         self._text, self.code = b"", 0
+        self.noise = ""
+        """The first line on its standard output that is no message."""
+        self.on_noise: Callable[[str], None] = lambda _: None
+
+    def heard(self, line: bytes) -> None:
+        """Take note of a line that is no message; of many, the first says it all."""
+        if not self.noise:
+            self.noise = line[:NOISE].decode(errors="replace").strip()
+            self.on_noise(self.noise)
 
     def __str__(self) -> str:
         text = self._text.decode(errors="replace").strip()
@@ -267,7 +279,7 @@ async def message_streams(
         heard = asyncio.create_task(last_words.listen(process))
         tasks = [
             heard,
-            asyncio.create_task(_read(process, deliver)),
+            asyncio.create_task(_read(process, deliver, last_words)),
             asyncio.create_task(_write(process, waiting)),
         ]
         try:
@@ -285,18 +297,22 @@ async def message_streams(
             await asyncio.wait(tasks)
 
 
-async def _read(process: Process, deliver: Any) -> None:
-    """Deliver the messages that a server prints; deliver an error for a line that is not a message."""
+async def _read(process: Process, deliver: Any, last_words: LastWords) -> None:
+    """Deliver the messages that a server prints, and nothing else that it prints."""
     import anyio
 
     closed = False
     async with deliver:
         async for line in _lines(process):
-            if not closed and line.strip():
-                try:
-                    await deliver.send(_message(line))
-                except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                    closed = True  # keep reading: a server that blocks on a write cannot exit
+            if closed or not line.strip():
+                continue
+            if (message := _message(line)) is None:
+                last_words.heard(line)
+                continue
+            try:
+                await deliver.send(message)
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                closed = True  # keep reading: a server that blocks on a write cannot exit
 
 
 async def _lines(process: Process) -> AsyncIterator[bytes]:
@@ -312,13 +328,16 @@ async def _lines(process: Process) -> AsyncIterator[bytes]:
 
 
 def _message(line: bytes) -> Any:
+    """Return a line as a message; None if it is none: many programs also log to their output."""
     from mcp import types
     from mcp.shared.message import SessionMessage
 
+    if not line.lstrip().startswith((b"{", b"[")):  # ten times as fast as the check of a whole line
+        return None
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError as error:
-        return error
+    except ValueError:
+        return None
 
 
 async def _write(process: Process, waiting: Any) -> None:

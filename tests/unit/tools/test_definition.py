@@ -95,7 +95,7 @@ def test_every_provider_takes_the_definition() -> None:
 )
 def test_arguments_that_do_not_match_are_refused_with_what_is_wrong(args: dict[str, Any], fault: str) -> None:
     with pytest.raises(BadArguments, match="invalid arguments") as refused:
-        forecast.checked(args)
+        asyncio.run(forecast.checked(args))
     assert fault in str(refused.value)
 
 
