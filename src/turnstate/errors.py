@@ -11,6 +11,7 @@ Catch ``TurnstateError`` for all of them; the leaves for what you can act on.
     │   ├── InvalidMessage        a message whose fields contradict its role
     │   ├── InvalidPayload        a document that is not of the provider's format
     │   ├── InvalidSetting        a setting has an invalid value
+    │   ├── TooManyTools          a request offers more tools than the provider accepts
     │   ├── UnknownName           no format, counter, model or store has that name
     │   ├── NewerFormat           written by a newer Turnstate than this one
     │   ├── DuplicatePath         the sticky context already contains that path
@@ -95,6 +96,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TooLarge",
+    "TooManyTools",
     "TurnstateError",
     "UnknownCheckpoint",
     "UnknownName",
@@ -171,6 +173,10 @@ class InvalidSetting(InputError):
     def __init__(self, text: str = "", *, path: str = "", setting: str = "") -> None:
         super().__init__(text, path=path)
         self.setting = setting
+
+
+class TooManyTools(InputError):
+    """A request offers more tools than the provider accepts; it was not sent."""
 
 
 class UnknownName(InputError):

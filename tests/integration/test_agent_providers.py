@@ -12,9 +12,12 @@ from provider_server import FINAL, ProviderServer, Trouble
 
 from turnstate import Budget, Message, SessionManager
 from turnstate.agent import Agent, AgentEvent, Compacted, Ended, ReplySaved, ToolFinished, tool
-from turnstate.errors import ModelFailed, RequestTooLong
+from turnstate.conversation import ToolOrigin
+from turnstate.errors import ModelFailed, RequestTooLong, TooManyTools
 from turnstate.models import ModelRequest, ProviderModel, Retried, Retry, anthropic, bedrock, gemini, openai
 from turnstate.session import Session
+from turnstate.tools import Tool
+from turnstate.toolspec import ToolSpec
 
 pytestmark = [pytest.mark.req("M2", "P1"), pytest.mark.filterwarnings("default")]
 
@@ -255,3 +258,35 @@ def test_what_will_not_pass_is_told_at_once_and_without_the_key(aws: Callable[[s
         assert KEY not in str(entries)
 
     on_each(aws, run)
+
+
+def test_more_tools_than_a_provider_accepts_are_an_error_that_says_whose_they_are() -> None:
+    """Nothing is sent: no server listens at the addresses of these providers here."""
+
+    def offered(server: str, number: int) -> Tool:
+        async def run(*_: Any) -> None:
+            pass
+
+        origin = ToolOrigin.mcp(server) if server else ToolOrigin("custom")
+        return Tool(ToolSpec(f"{server}__{number}"), run, origin=origin)
+
+    async def run() -> None:
+        given: dict[str, Any] = {"api_key": KEY, "retry": Retry(attempts=1)}
+        every = [offered("big", n) for n in range(500)] + [offered("small", n) for n in range(20)]
+        for model, most in (
+            (openai("gpt-4o", **given), 128),
+            (openai("gpt-5", responses=True, **given), 128),
+            (gemini("gemini-3", **given), 512),
+        ):
+            async with SessionManager.open("memory:") as sessions, model:
+                session = await sessions.create()
+                agent = Agent(model=model, session=session, tools=[*every, look], budget=Budget(800_000))
+                with pytest.raises(TooManyTools) as caught:
+                    [event async for event in agent.run("Go.")]
+                said = str(caught.value)
+                assert f"accepts at most {most} tools, and there are 521: 500 of the MCP server big, " in said
+                assert "20 of the MCP server small, 1 of your own" in said
+                assert "[mcp.NAME]" in said
+                assert await session.pending() is not None
+
+    asyncio.run(run())

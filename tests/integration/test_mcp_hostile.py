@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from http.server import BaseHTTPRequestHandler
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import hostile_mcp_server
 import pytest
 from provider_server import LocalServer, Sent
 
 from turnstate import ToolCallRequest, ToolCallResult
 from turnstate.tools import Approvals, McpServer, McpServers, Rule, ToolManager, server_schema
 
-PROGRAM = str(Path(__file__).parents[1] / "harness" / "hostile_mcp_server.py")
+PROGRAM = hostile_mcp_server.__file__
 FOLDER = list[Path]()
 FOREVER = "^(a+)+$"
 LONG = "a" * 40 + "!"
@@ -235,3 +237,90 @@ def test_a_server_offers_the_tools_that_are_selected() -> None:
             assert found == ["get.one", "get.two"]
 
     asyncio.run(run())
+
+
+class Endpoint(LocalServer):
+    """An MCP server over HTTP that wants a header, and repeats it if it is wrong."""
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(lambda _path, _body: Sent(500, b""))
+        self.wanted, self.headers = wanted, list[str | None]()
+        self._server.RequestHandlerClass = type("Handler", (_McpHandler,), {"endpoint": self})
+
+
+class _McpHandler(BaseHTTPRequestHandler):
+    endpoint: Endpoint
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        given = self.headers["Authorization"]
+        self.endpoint.headers.append(given)
+        if given != self.endpoint.wanted:
+            self._answer(401, {"error": f"{given} is not valid"})
+        elif "id" not in asked:
+            self._answer(202, None)
+        else:
+            script = {"tools": [{"name": "t"}]}
+            found = hostile_mcp_server.answer(asked["method"], asked.get("params") or {}, script)
+            unknown = {"error": {"code": -32601, "message": "unknown method"}}
+            self._answer(
+                200, {"jsonrpc": "2.0", "id": asked["id"], **({"result": found} if found else unknown)}
+            )
+
+    def do_DELETE(self) -> None:
+        self._answer(200, None)
+
+    def do_GET(self) -> None:
+        self._answer(405, None)
+
+    def _answer(self, status: int, body: Any) -> None:
+        data = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.req("L2", "L4")
+def test_a_url_gets_headers_from_the_environment_and_nothing_shows_their_values(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def failures(one: McpServer) -> dict[str, str]:
+        manager = allowing()
+        async with McpServers([one], manager) as servers:
+            if not servers.failures:
+                assert (await call(manager, "s__t")).result == "t"
+            return servers.failures
+
+    with Endpoint("Bearer tok-1234") as endpoint:
+        headers = {"Authorization": "Bearer ${TICKETS_TOKEN}"}
+        one = McpServer(name="s", url=f"{endpoint.url}/mcp", headers=headers, start_seconds=20)
+        monkeypatch.delenv("TICKETS_TOKEN", raising=False)
+        (missing,) = asyncio.run(failures(one)).values()
+        assert "needs the environment variable TICKETS_TOKEN, which is not set" in missing
+        assert endpoint.headers == []
+        monkeypatch.setenv("TICKETS_TOKEN", "tok-1234")
+        assert asyncio.run(failures(one)) == {}
+        assert set(endpoint.headers) == {"Bearer tok-1234"}
+        for wrong in ("tok-99", "tok-99\r\nX-Other: 1", "tok-99\u2028"):
+            monkeypatch.setenv("TICKETS_TOKEN", wrong)
+            (told,) = asyncio.run(failures(one)).values()
+            assert "tok-99" not in told
+        assert "tok-" not in f"{one!r}{caplog.text}"
+
+
+def test_what_a_local_server_is_given_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "tok-1234")
+    script = "echo $TOKEN >&2; exit 1"
+    one = McpServer(name="s", command="/bin/sh", args=("-c", script), env={"TOKEN": "<${MINE}>"})
+
+    async def failure() -> str:
+        async with McpServers([one], allowing()) as servers:
+            return servers.failures["s"]
+
+    assert asyncio.run(failure()).endswith("it ended with exit code 1: <${MINE}>")  # without the value

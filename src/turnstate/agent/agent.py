@@ -25,7 +25,7 @@ from ..checkpoints import CheckpointManager
 from ..context.policy import Budget
 from ..context.window import Window
 from ..entry import UNCERTAIN, Usage
-from ..errors import ReplyInterrupted, RequestTooLong, SessionError
+from ..errors import ReplyInterrupted, RequestTooLong, SessionError, TooManyTools
 from ..ids import CallId
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..models import FinishReason, Model, ModelRequest, ReasoningDelta, Reply, Retried, TextDelta
@@ -254,6 +254,11 @@ class _Run:
                 reply.add(event)
                 if isinstance(event, TextDelta | ReasoningDelta | Retried):
                     yield event
+        except TooManyTools as error:
+            raise TooManyTools(
+                f"{error}: {self._agent.tools.counts()}; select some with tools = […] in [mcp.NAME], or in "
+                "the agent's file"
+            ) from None
         finally:
             if isinstance(stream, AsyncGenerator):  # an abandoned run releases its connection
                 await stream.aclose()

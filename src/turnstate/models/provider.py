@@ -26,7 +26,7 @@ from contextlib import aclosing
 from typing import Any, Self
 
 from .. import formats
-from ..errors import ModelFailed, TurnstateError
+from ..errors import ModelFailed, TooManyTools, TurnstateError
 from ..formats.replies.reply import ReceivedMessage
 from ..telemetry import TracedSpan, captures_content, message_texts, started
 from .port import (
@@ -71,7 +71,8 @@ class ProviderModel:
     `send` sends a request in the provider's format and returns the stream of the answer. `limit` returns the
     option that limits the tokens of an answer; `shape`, if given, returns the option that makes the answer
     JSON of a schema. `cache_key`, if given, is the name of the option for the request's cache key. `secret`
-    is removed from error messages.
+    is removed from error messages. `most_tools` is how many tools a request may offer; more raise
+    `TooManyTools` before anything is sent.
     """
 
     def __init__(
@@ -87,10 +88,12 @@ class ProviderModel:
         retry: Retry | None = None,
         options: Mapping[str, Any] | None = None,
         secret: str | None = None,
+        most_tools: int | None = None,
         url: str = "",
     ) -> None:
         self.name, self._format, self._send, self._close = name, formats.get(format), send, close
         self._limit, self._shape, self._cache_key = limit, shape, cache_key
+        self._most_tools = most_tools
         self._retry, self._options, self._secret = retry or Retry(), dict(options or {}), secret
         self.url = url
         """Where the SDK sends requests, if it says so."""
@@ -166,6 +169,10 @@ class ProviderModel:
         return started("chat", self.name, attributes, kind="CLIENT")
 
     def _payload(self, request: ModelRequest) -> dict[str, Any]:
+        if self._most_tools is not None and len(request.tools) > self._most_tools:
+            raise TooManyTools(
+                f"{self.name} accepts at most {self._most_tools} tools, and there are {len(request.tools)}"
+            )
         options = {"model": self.name, **self._options}
         if request.max_output is not None:
             options |= self._limit(request.max_output)

@@ -27,6 +27,9 @@ from .retry import Retry
 
 __all__ = ["anthropic", "bedrock", "check_installed", "connect", "gemini", "openai"]
 
+OPENAI_TOOLS, GEMINI_TOOLS = 128, 512
+"""How many tools these providers accept in a request; Anthropic and Bedrock document no limit."""
+
 
 def openai(
     model: str,
@@ -68,6 +71,7 @@ def openai(
         "options": options,
         "secret": client.api_key,
         "url": str(client.base_url),
+        "most_tools": OPENAI_TOOLS if _is_openai(client.base_url.host) else None,  # others differ
     }
     if _is_openai(client.base_url.host) if cache is None else cache:
         settings["cache_key"] = "prompt_cache_key"
@@ -193,6 +197,7 @@ def gemini(
         retry=retry,
         options=options,
         secret=api_key or os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY"),
+        most_tools=GEMINI_TOOLS,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,6 +110,13 @@ class ToolManager:
         for one in self._tools.values():
             found.setdefault(one.origin.key, []).append(one.spec)
         return found
+
+    def counts(self) -> str:
+        """Return how many tools each server offers, the most first, and how many there are besides."""
+        found = Counter(one.origin.server if one.origin.kind == "mcp" else "" for one in self.tools)
+        others = found.pop("", 0)
+        told = [f"{count} of the MCP server {name}" for name, count in found.most_common()]
+        return ", ".join([*told, *([f"{others} of your own and built in"] if others else [])])
 
     async def run(
         self,

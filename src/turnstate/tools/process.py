@@ -232,7 +232,7 @@ async def _end(transport: SubprocessTransport) -> None:
     group = transport.get_pid()
     try:
         _signal(group, signal.SIGTERM)
-        await _gone(group)
+        await _gone(transport)
     finally:  # also if the event loop ends now
         _signal(group, signal.SIGKILL)
         watchdog.release(group)
@@ -246,10 +246,11 @@ def _signal(group: int, how: signal.Signals) -> None:
         os.killpg(group, how)
 
 
-async def _gone(group: int) -> None:
-    """Wait until a group has ended, but not for long."""
-    until = asyncio.get_running_loop().time() + KILL_AFTER
-    while is_alive(group) and asyncio.get_running_loop().time() < until:
+async def _gone(transport: SubprocessTransport) -> None:
+    """Wait until a process has ended with its group, but not for long."""
+    loop, group = asyncio.get_running_loop(), transport.get_pid()
+    until = loop.time() + KILL_AFTER
+    while (transport.get_returncode() is None or is_alive(group)) and loop.time() < until:
         await asyncio.sleep(POLL)
 
 
@@ -289,7 +290,7 @@ async def message_streams(
             send.close()
             if process.stdin is not None:
                 process.stdin.close()  # a well-behaved server then exits by itself
-            await _gone(process.pid)
+            await _gone(transport)
             await asyncio.wait([heard], timeout=POLL)  # its last output may still be on its way
             last_words.code = process.returncode or 0
             for task in tasks:
