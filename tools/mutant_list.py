@@ -1307,6 +1307,13 @@ MUTANTS = (
         CONFIG_SOURCE,
     ),
     Mutant(
+        "turn-answer",
+        "a request that is repeated by its key gets the answer of the last turn",
+        'if message.role == "user" and said:',
+        'if message.role == "system" and said:',
+        _tests(f"{UNIT}/session/test_turn.py", k="own_answer"),
+    ),
+    Mutant(
         "config-foreign",
         "a file of another user counts as one's own",
         "return file.foreign or key not in FREE",

@@ -26,7 +26,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from . import session as asynchronous
 from .errors import SessionError, WrongProcess
-from .message import ToolCallRequest
+from .message import Message, ToolCallRequest
 from .models import Model
 from .process import Owner
 from .session import SessionInfo
@@ -258,6 +258,11 @@ class Turn(_Facade):
     def calls(self) -> tuple[ToolCallRequest, ...]:
         """The calls that had no result when the turn began; run them again or ignore them."""
         return self._inner.calls
+
+    @property
+    def answer(self) -> Message | None:
+        """The reply that ended this turn, in this process or an earlier one; None while there is none."""
+        return self._inner.answer
 
     request = _plain(asynchronous.Turn.request)
     reply = _plain(asynchronous.Turn.reply)

@@ -42,9 +42,31 @@ async def life(names: dict[str, Any], loop: str, url: str, store: str, turns: in
         if await session.pending():
             await again(names, take, client, session)
         said = sum(message.role == "user" for message in await session.messages())
+        keyed = loop == "after"
         for number in range(said, turns):
-            await take(client, session, f"turn {number}: how is the job? " + "word " * 20)
+            await take(client, session, words(number), *([f"key {number}"] if keyed else []))
+        if keyed:
+            await repeat(names, session, turns)
     await client.close()
+
+
+async def repeat(names: dict[str, Any], session: Any, turns: int) -> None:
+    """Repeat every request under its key, and check that each gets the answer of its own turn."""
+    last = list[Any]()
+    for message in await session.messages():
+        if message.role == "user":
+            last.append(None)
+        elif message.role == "assistant":
+            last[-1] = message
+    for number in range(turns):
+        turn = session.turn(words(number), budget=names["Budget"](16_000), key=f"key {number}")
+        async with turn:
+            if turn.answer != last[number]:
+                raise AssertionError(f"turn {number} was answered with {turn.answer}")
+
+
+def words(number: int) -> str:
+    return f"turn {number}: how is the job? " + "word " * 20
 
 
 async def again(names: dict[str, Any], take: Any, client: Any, session: Any) -> None:

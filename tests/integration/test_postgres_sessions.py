@@ -8,6 +8,7 @@ import re
 import asyncpg
 import pytest
 from postgres_server import execute, fresh_url
+from turn_answers import check_answers
 
 from turnstate import Budget, Message, SessionManager
 from turnstate.errors import EpochEnded, NotFound
@@ -98,3 +99,14 @@ def test_a_session_is_found_by_its_name_also_by_plans_that_were_made_for_an_empt
 
     with fresh_url() as url:
         asyncio.run(scene(url))
+
+
+@pytest.mark.req("G6")
+def test_a_turn_has_its_own_answer_also_when_its_key_is_repeated() -> None:
+    async def main(url: str) -> None:
+        async with await SessionManager.open(url) as sessions:
+            session = await sessions.create()
+            await check_answers(session, lambda: sessions.open(session.id))
+
+    with fresh_url() as url:
+        asyncio.run(main(url))

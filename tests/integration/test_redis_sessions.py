@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from turn_answers import check_answers
 from valkey_server import fresh_cluster, fresh_server
 
 from turnstate import Budget, Message
@@ -87,3 +88,14 @@ def test_nothing_of_an_erased_session_is_left_in_any_key() -> None:
 
     left = asyncio.run(erased())
     assert sorted(key.split(b":")[-1] for key in left) == [b"clock", b"version"]
+
+
+@both
+@pytest.mark.req("G6")
+def test_a_turn_has_its_own_answer_also_when_its_key_is_repeated(fresh: Callable[[], str]) -> None:
+    async def main() -> None:
+        async with await SessionManager.open(fresh()) as sessions:
+            session = await sessions.create()
+            await check_answers(session, lambda: sessions.open(session.id))
+
+    asyncio.run(main())

@@ -146,6 +146,7 @@ class _Run:
         for number in range(1, limits.rounds + 1):
             window = await self._window(turn)
             if window is None:
+                self._last = self._last or turn.answer  # a run under a key that was seen before asks nothing
                 if kept := await self._files.turn_finished():
                     yield kept
                 yield self._finished()

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..context.policy import Budget
 from ..errors import InputError
-from ..message import Message, ToolCallResult
+from ..message import ToolCallResult
 from ..models import Model
 from ..session import Session, SessionManager
 from ..tools import Tool, ToolContext, ToolManager, tool
@@ -64,11 +64,14 @@ def subagent(
         agent = Agent(model=model, session=child, tools=manager, budget=budget, limits=limits, hooks=hooks)
         begun = await child.messages(last=1)
         run = agent.resume() if begun else agent.run(task, key=context.call.id)
+        said = ""
         async with aclosing(run) as events:
             async for event in events:
-                if isinstance(event, Ended) and event.reason != "done":
-                    return _stopped(context, event)
-        return ToolCallResult.of(context.call.id, await _last_words(child))
+                if isinstance(event, Ended):
+                    if event.reason != "done":
+                        return _stopped(context, event)
+                    said = event.message.text if event.message else ""
+        return ToolCallResult.of(context.call.id, said)
 
     changes = any(one.changes_files for one in manager.tools)
     made = tool(name=name, description=description, idempotent=True, changes_files=changes, timeout=timeout)
@@ -104,8 +107,3 @@ def _stopped(context: ToolContext, event: Ended) -> ToolCallResult:
     said = f"; it said last: {event.message.text}" if event.message and event.message.text else ""
     text = f"the agent was stopped before it was done: {event.text or event.reason}{said}"
     return ToolCallResult.of(context.call.id, text, is_error=True)
-
-
-async def _last_words(session: Session) -> str:
-    last: list[Message] = await session.messages(last=1)
-    return last[0].text if last else ""

@@ -10,6 +10,9 @@ of which have results. ``session.turn()`` without words continues it. Calls that
 others are in ``turn.calls``, and the caller decides whether to run them again: those without a result by the
 first request are answered as interrupted, and the model decides.
 
+``turn.answer`` is the reply that ended *this* turn. A client that repeats a request under its key gets the
+answer of that request, even if the conversation went on in the meantime, or back to before it.
+
 A turn expects to be the only writer of the session. If another writer intervenes, the next step raises
 `Conflict`, and everything saved so far stays.
 """
@@ -27,7 +30,8 @@ from collections.abc import (
     Reversible,
     Sequence,
 )
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from msgspec import Struct, structs
@@ -36,13 +40,15 @@ from .. import formats
 from ..context.head import check_tools
 from ..context.policy import Budget, check_budget
 from ..context.window import Window
-from ..entry import Started, Usage
+from ..entry import Answer, Started, Usage
 from ..errors import Conflict, InputError, SessionError
 from ..formats import ReceivedMessage
 from ..formats.port import Format
-from ..ids import CallId
+from ..ids import CallId, MessageId
+from ..log.path import END, between, path_to, read_entry, rows_backwards, rows_forwards, shown_messages
 from ..message import Message, ToolCallRequest, ToolCallResult
-from ..stores.values import Receipt
+from ..stores.port import Reads
+from ..stores.values import MESSAGE, Position, Receipt, SessionRow, Span
 from ..tokens import Calibration
 from ..toolspec import ToolSpec
 from ..value import check_kind, refuse
@@ -129,21 +135,28 @@ class Turn:
         self._sent: Window | None = None  # the window that it was sent
         self._version = -1  # the session's version after the last write of this turn
         self._made = set[CallId]()
+        self._is_over = False  # the conversation went on, so this turn cannot be continued
         self._saving = asyncio.Lock()
         self._held = AsyncExitStack()
         self.calls: tuple[ToolCallRequest, ...] = ()
         """The calls that had no result when the turn began; run them again, or leave them."""
         self.uncertain = frozenset[CallId]()
         """The ids of those calls that had been started: they may have run."""
+        self.answer: Message | None = None
+        """The reply that ended this turn, in this process or an earlier one; None while there is none."""
 
     async def __aenter__(self) -> Self:
         if self._lease:
             await self._held.enter_async_context(self._session.lease())
         try:
             self._version = (await self._writer.refresh()).version
-            if self._prompt is not None:
-                await self._save(self._prompt, key=self._key)
-            unfinished = await self._pending()
+            receipt = await self._save(self._prompt, key=self._key) if self._prompt is not None else None
+            if receipt is not None and receipt.repeated:
+                begun = Position(receipt.branch, receipt.first)
+                self.answer, self._is_over = await self._writer.read(partial(_earlier_turn, begun))
+            unfinished = None if self._is_over else await self._pending()
+            if receipt is None and unfinished is None:
+                self.answer = await self._writer.read(_last_answer)
             if unfinished is not None and self._memory is None:
                 self._memory = await self._session._recalled()
         except BaseException:
@@ -180,6 +193,8 @@ class Turn:
         if tools is not None:
             check_tools(tools)
             self._tools = tuple(tools)
+        if self._is_over:
+            return None
         unfinished = self._session._pending()  # if a request is due, only the window asks the store
         if unfinished is None or unfinished.open:
             unfinished = await self._pending()
@@ -220,12 +235,19 @@ class Turn:
             usage = usage or message.usage
         if usage:
             message = ReceivedMessage.of(message, self._weighed(usage))
+        if self._is_over:
+            raise SessionError(
+                f"the turn with the key {self._key!r:.80} is over, since the conversation went on; "
+                "begin another turn, with another key"
+            )
         receipt = await self._save(message)
         calls = tuple(
             call if (id := receipt.ids[call.id]) == call.id else structs.replace(call, id=id)
             for call in message.tool_calls
         )
         self._made.update(call.id for call in calls)
+        is_final = not calls and not (usage and usage.paused) and self._session._pending() is None
+        self.answer = _stored(message, receipt.ids[message.id]) if is_final else None
         return calls
 
     async def collect(
@@ -302,6 +324,60 @@ class Turn:
                 version=row.version,
                 head=row.head,
             )
+
+
+_FEW = 8
+"""Rows that are read at first: most turns are short."""
+
+
+async def _earlier_turn(begun: Position, row: SessionRow, log: Reads) -> tuple[Message | None, bool]:
+    """Return the answer of the turn that began with an entry, and whether the conversation went on after it.
+
+    The turn ends before the next words of the user. If they are no longer on the path, because of a rewind or
+    a reset, the branch that they are on still has the answer.
+    """
+    path = await path_to(log, row.address, row.head)
+    on_path = any(one.branch == begun.branch and one.first <= begun.seq <= one.last for one in path)
+    rest = between(path, begun.seq, END) if on_path else [Span(begun.branch, begun.seq, END)]
+    said, is_paused = list[Message](), False
+    async with aclosing(rows_forwards(log, row.address, rest, page=_FEW)) as rows:
+        async for one in rows:
+            entry = await read_entry(one)
+            if entry is None and one.kind == MESSAGE:  # damaged: whose words they are is not known
+                return None, not on_path
+            if isinstance(entry, Usage) and entry.is_of_reply:
+                is_paused = entry.paused
+            message = entry.message if isinstance(entry, Answer) else entry
+            if isinstance(message, Message):
+                if message.role == "user" and said:
+                    return _answer_of(said, paused=is_paused), True
+                said.append(message)
+                is_paused = False
+    return _answer_of(said, paused=is_paused), not on_path
+
+
+async def _last_answer(row: SessionRow, log: Reads) -> Message | None:
+    """Return the answer of the last turn on the path, if it has one."""
+    path, said = await path_to(log, row.address, row.head), list[Message]()
+    async with aclosing(rows_backwards(log, row.address, path, page=_FEW)) as rows:
+        async for one in rows:
+            said[:0] = await shown_messages([one])
+            if said and said[0].role in ("user", "assistant"):
+                break
+    return _answer_of(said)
+
+
+def _answer_of(said: Sequence[Message], *, paused: bool = False) -> Message | None:
+    """Return the reply that ends a turn; None if the turn waits for a reply or for results."""
+    if pending(said, paused=paused) is not None:
+        return None
+    return next((message for message in reversed(said) if message.role == "assistant"), None)
+
+
+def _stored(message: Message, id: str) -> Message:
+    """Return a reply as the log has it."""
+    plain = message.without_usage if isinstance(message, ReceivedMessage) else message
+    return structs.replace(plain.owned(), id=MessageId(id))
 
 
 async def _finished(write: Coroutine[Any, Any, T]) -> T:

@@ -446,3 +446,20 @@ async def test_the_output_limit_of_an_unknown_model_is_reserved_but_not_sent(ses
         await events(Agent(model=model, session=session, tools=ToolManager()))
         assert [request.max_output for request in model.requests] == [most]
         assert Budget.of(catalog.model(name)).output == 128_000
+
+
+def test_a_run_that_is_repeated_by_its_key_ends_with_its_own_answer() -> None:
+    async def main() -> None:
+        async with SessionManager.open("memory:") as sessions:
+            session = await sessions.create()
+            assert await said(agent(session, asks("here"), "Paris."), "k1") == "Paris."
+            assert await said(agent(session, "Madrid."), "k2") == "Madrid."
+            assert await said(agent(session), "k1") == "Paris."  # no model is asked
+
+    async def said(one: Agent, key: str) -> str:
+        async with aclosing(one.run(key, key=key)) as run:
+            (ended,) = [event async for event in run if isinstance(event, Ended)]
+        assert ended.message is not None
+        return ended.message.text
+
+    asyncio.run(main())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from session_fixtures import Harness, entries, everything, run, texts
+from turn_answers import check_answers
 
 from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolSpec, blocking, catalog, formats
 from turnstate.entry import INTERRUPTED, Usage
@@ -221,6 +222,77 @@ async def test_words_under_a_key_are_saved_once_and_the_turn_continues(harness: 
         await turn.result(call, "fog")
         await loop(turn, Client(says("Foggy.")))
     assert await texts(again) == ["How is the sea?", "assistant", "tool", "Foggy."]
+
+
+@pytest.mark.parametrize("harness", ["memory", "sqlite"], indirect=True)
+@run
+async def test_a_turn_has_its_own_answer_also_when_its_key_is_repeated(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
+
+    async def opened() -> Session:
+        return await (await harness.manager()).open("s1")
+
+    await check_answers(session, opened)
+
+
+@pytest.mark.parametrize("harness", ["memory", "sqlite"], indirect=True)
+@run
+async def test_the_answer_of_an_earlier_turn_costs_what_the_turn_costs(harness: Harness) -> None:
+    manager = await harness.manager()
+    session = await manager.create(id="s1")
+    async with session.turn("First?", budget=BUDGET, key="r1") as turn:
+        await turn.window()
+        await turn.reply(Message.assistant("First."))
+    rows = list[int]()
+
+    async def reads() -> int:
+        again = await (await harness.manager()).open("s1")
+        await again.pending()  # what opening costs does not count
+        read, count = again._writer.read, 0
+
+        async def watched(job: Any, **settings: Any) -> Any:
+            async def counted(row: Any, log: Any) -> Any:
+                nonlocal count
+                original = log.read
+
+                async def read_rows(*given: Any, **options: Any) -> list[Any]:
+                    nonlocal count
+                    found: list[Any] = await original(*given, **options)
+                    count += len(found)
+                    return found
+
+                log.read = read_rows
+                return await job(row, log)
+
+            return await read(counted, **settings)
+
+        again._writer.read = watched  # type: ignore[assignment]
+        async with again.turn("First?", budget=BUDGET, key="r1") as turn:
+            assert turn.answer is not None
+            assert turn.answer.text == "First."
+        return count
+
+    for length in (20, 400):
+        for n in range(length):
+            await session.append(Message.user(f"question {n}"), Message.assistant(f"answer {n}"))
+        rows.append(await reads())
+    assert 0 < rows[0] == rows[1]
+
+
+def test_the_answer_without_await(tmp_path: Path) -> None:
+    with blocking.SessionManager.open(f"sqlite:///{tmp_path}/agent.db") as sessions:
+        session = sessions.create(id="s1")
+        for key, words in (("k1", "Paris."), ("k2", "Madrid.")):
+            with session.turn(key, budget=BUDGET, key=key) as turn:
+                assert turn.answer is None
+                turn.request("openai-chat", model="m")
+                turn.reply(says(words))
+                assert turn.answer
+                assert turn.answer.text == words
+        with sessions.open("s1").turn("k1", budget=BUDGET, key="k1") as turn:
+            assert turn.request("openai-chat", model="m") is None
+            assert turn.answer
+            assert turn.answer.text == "Paris."
 
 
 @run
