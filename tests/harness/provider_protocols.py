@@ -36,7 +36,7 @@ def arguments(call: Call) -> str:
 def responses_steps(request: dict[str, Any]) -> list[Turn]:
     """Check a request, and return its steps."""
     options = ("model", "input", "tools", "stream", "max_output_tokens", "temperature", "text", "store")
-    only(request, *options, where="request")
+    only(request, *options, "prompt_cache_key", where="request")
     for tool in request.get("tools", ()):
         only(tool, "type", "name", "description", "parameters", "strict", where="tools")
     steps: list[Turn] = []

@@ -48,7 +48,7 @@ __all__ = ["FINAL", "LocalServer", "ProviderServer", "Sent", "Trouble"]
 def chat_steps(request: dict[str, Any]) -> list[Turn]:
     """Check a request, and return its steps."""
     options = ("model", "messages", "tools", "stream", "stream_options", "temperature", "max_tokens")
-    only(request, *options, where="request")
+    only(request, *options, "prompt_cache_key", where="request")
     steps: list[Turn] = []
     open_calls: dict[str, Call] = {}
     answered: list[tuple[Call, str]] = []

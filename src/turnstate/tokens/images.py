@@ -1,6 +1,7 @@
 """The cost of an image under the rule of each provider.
 
-Each provider scales an image down and charges for its area; OpenAI and Gemini charge by tiles. An
+Each provider scales an image down and charges for its area; OpenAI charges by tiles, or by patches for its
+small models, and Gemini by tiles. An
 image whose size is unknown, or that is only a reference, costs as much as the largest ordinary image
 under the rule: a window with a little room left is better than a rejected request. Rules differ
 between models of one provider and change, so the result is an estimate with every counter.
@@ -8,14 +9,29 @@ between models of one provider and change, so the result is an estimate with eve
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Struct
 
 from ..part import ImagePart
 
-__all__ = ["ImageRule", "Size", "anthropic", "cautious", "gemini", "openai", "rule_for", "size_of"]
+__all__ = [
+    "OPENAI_RULES",
+    "ImageRule",
+    "Size",
+    "anthropic",
+    "anthropic_large",
+    "cautious",
+    "gemini",
+    "openai",
+    "patches",
+    "rule_for",
+    "size_of",
+    "tiles",
+]
 
 # The size of an image is read from the first bytes of the file.
 
@@ -95,35 +111,73 @@ ImageRule = Callable[[ImagePart], int]
 # OpenAI: scale to fit a square of 2,048, then the short side to 768, and charge for tiles of 512.
 _OPENAI_BASE, _OPENAI_TILE = 85, 170
 _OPENAI_BOX, _OPENAI_SHORT, _OPENAI_SIDE = 2048, 768, 512
-_OPENAI_UNKNOWN = _OPENAI_BASE + 8 * _OPENAI_TILE  # two tiles by four, the maximum
+_OPENAI_TILES = 8  # two tiles by four, the maximum
 
-# Anthropic: scale the long side to 1,568, and charge a token for 750 pixels, at most 1,600.
+# GPT-4o mini charges the same tiles at another price, so that an image costs as much as with GPT-4o.
+_MINI_BASE, _MINI_TILE = 2833, 5667
+
+# The small models of GPT-4.1 and GPT-5, and o4-mini: patches of 32 pixels, at most 1,536 of them, each as
+# many tokens as OpenAI's guide to images says. Users measured fewer for GPT-5 mini and nano (1.2 and 1.5).
+_PATCH, _MOST_PATCHES = 32, 1536
+
+# Anthropic: scale the long side to 1,568, and charge a token for 750 pixels, at most 1,600. From Opus 4.7 on
+# images keep up to 2,576 pixels on the long side, and 3.75 million in all.
 _ANTHROPIC_LONG, _ANTHROPIC_PIXELS, _ANTHROPIC_MOST = 1568, 750, 1600
+_LARGE_LONG, _LARGE_MOST = 2576, 5000
 
 # Gemini: one price up to 384 by 384; beyond that, the same price for every tile of 768.
 _GEMINI_TILE, _GEMINI_SMALL, _GEMINI_SIDE = 258, 384, 768
 _GEMINI_UNKNOWN = 6 * _GEMINI_TILE  # a screen of 1,920 by 1,080
 
 
-def openai(image: ImagePart) -> int:
-    """Count an image as OpenAI's vision models do."""
+def tiles(image: ImagePart, base: int, tile: int) -> int:
+    """Count an image by tiles of 512 pixels, as OpenAI's large models do."""
     if image.detail == "low":
-        return _OPENAI_BASE
+        return base
     size = _size(image)
     if size is None:
-        return _OPENAI_UNKNOWN
+        return base + _OPENAI_TILES * tile
     fitted = _shrunk(size, by=max(size.width, size.height), to=_OPENAI_BOX)
     fitted = _shrunk(fitted, by=min(fitted.width, fitted.height), to=_OPENAI_SHORT)
-    return _OPENAI_BASE + _OPENAI_TILE * _tiles(fitted, _OPENAI_SIDE)
+    return base + tile * _tiles(fitted, _OPENAI_SIDE)
+
+
+def openai(image: ImagePart) -> int:
+    """Count an image as most of OpenAI's models do."""
+    return tiles(image, _OPENAI_BASE, _OPENAI_TILE)
+
+
+def patches(image: ImagePart, each: float) -> int:
+    """Count an image by patches of 32 pixels, as OpenAI's small models do; ``each`` is the price of one."""
+    size = _size(image)
+    if size is None:
+        return math.ceil(_MOST_PATCHES * each)
+    count = _tiles(size, _PATCH)
+    if count > _MOST_PATCHES:  # scaled until a whole number of patches covers one side
+        scale = math.sqrt(_PATCH * _PATCH * _MOST_PATCHES / (size.width * size.height))
+        across, down = size.width * scale / _PATCH, size.height * scale / _PATCH
+        scale *= min(max(1, math.floor(side)) / side for side in (across, down))
+        fitted = Size(max(1, int(size.width * scale)), max(1, int(size.height * scale)))
+        count = min(_MOST_PATCHES, _tiles(fitted, _PATCH))
+    return math.ceil(count * each)
 
 
 def anthropic(image: ImagePart) -> int:
-    """Count an image as Claude does."""
+    """Count an image as Claude did before Opus 4.7."""
+    return _by_area(image, _ANTHROPIC_LONG, _ANTHROPIC_MOST)
+
+
+def anthropic_large(image: ImagePart) -> int:
+    """Count an image as Claude does since Opus 4.7."""
+    return _by_area(image, _LARGE_LONG, _LARGE_MOST)
+
+
+def _by_area(image: ImagePart, long: int, most: int) -> int:
     size = _size(image)
     if size is None:
-        return _ANTHROPIC_MOST
-    fitted = _shrunk(size, by=max(size.width, size.height), to=_ANTHROPIC_LONG)
-    return min(_ANTHROPIC_MOST, -(-fitted.width * fitted.height // _ANTHROPIC_PIXELS))
+        return most
+    fitted = _shrunk(size, by=max(size.width, size.height), to=long)
+    return min(most, -(-fitted.width * fitted.height // _ANTHROPIC_PIXELS))
 
 
 def gemini(image: ImagePart) -> int:
@@ -138,13 +192,22 @@ def gemini(image: ImagePart) -> int:
 
 def cautious(image: ImagePart) -> int:
     """Count an image by the most expensive rule, for a provider that publishes none."""
-    return max(rule(image) for rule in (openai, anthropic, gemini))
+    return max(rule(image) for rule in (openai, anthropic, gemini))  # not those of single models
 
 
-_RULES: dict[str, ImageRule] = {
+OPENAI_RULES: dict[str, ImageRule] = {
+    "o200k_base:patches-1.62": partial(patches, each=1.62),
+    "o200k_base:patches-1.72": partial(patches, each=1.72),
+    "o200k_base:patches-2.46": partial(patches, each=2.46),
+    "o200k_base:tiles-5667": partial(tiles, base=_MINI_BASE, tile=_MINI_TILE),
+}
+"""The rules of OpenAI's models that count images in another way than the others, by counter."""
+
+_RULES: dict[str, ImageRule] = OPENAI_RULES | {
     "cl100k_base": openai,
     "o200k_base": openai,
     "estimate:claude": anthropic,
+    "estimate:claude-4.7": anthropic_large,
     "estimate:gemini": gemini,
 }
 

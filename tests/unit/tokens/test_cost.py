@@ -19,7 +19,7 @@ from turnstate import (
     ToolSpec,
     formats,
 )
-from turnstate.tokens import Count, conversation_cost, counter, message_cost, tools_cost
+from turnstate.tokens import Count, conversation_cost, counter, counter_for, message_cost, tools_cost
 from turnstate.tokens.cost import CALL_FRAME, FILE_UNKNOWN, MESSAGE_FRAME, REPLY_START, RESULT_FRAME, Meter
 
 pytestmark = pytest.mark.req("B3")
@@ -218,3 +218,24 @@ def test_the_texts_of_a_message_are_counted_each_on_its_own() -> None:
     alone = [EXACT.count(text).tokens for text in texts(message)]
     assert len(alone) == 5
     assert Meter(EXACT).message(message) == MESSAGE_FRAME + 2 * CALL_FRAME + sum(alone)
+
+
+def test_claude_gets_instructions_with_its_tools() -> None:
+    """Anthropic's page on counting has 403 tokens for this request, and 14 for the one without tools."""
+    location = {"type": "string", "description": "The city and state, e.g. San Francisco, CA"}
+    weather = ToolSpec(
+        name="get_weather",
+        description="Get the current weather in a given location",
+        input_schema={"type": "object", "properties": {"location": location}, "required": ["location"]},
+    )
+    asked = [Message.user("What's the weather like in San Francisco?")]
+    for name in ("claude-sonnet-4-6", "claude-opus-5-5"):
+        counted = conversation_cost(asked, counter_for(name), [weather])
+        assert 403 <= counted.tokens <= 403 * 1.2
+        assert conversation_cost(asked, counter_for(name)).tokens < 30
+
+
+def test_newer_models_of_claude_take_about_a_third_more_tokens() -> None:
+    text = "The ferry is late again, and the harbor master wants to know why. " * 50
+    older, newer = (counter_for(name).count(text).tokens for name in ("claude-opus-4-6", "claude-opus-4-7"))
+    assert newer / older == pytest.approx(1.3, abs=0.01)

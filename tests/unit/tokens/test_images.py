@@ -7,8 +7,9 @@ from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnstate import ImagePart
-from turnstate.tokens import images
+from turnstate import ImagePart, Message
+from turnstate.tokens import counter_for, images, message_cost
+from turnstate.tokens.cost import MESSAGE_FRAME
 from turnstate.tokens.images import Size, size_of
 
 pytestmark = pytest.mark.req("B3")
@@ -75,6 +76,7 @@ def test_bytes_that_are_no_image_cost_the_same() -> None:
 def test_the_rule_is_that_of_the_provider_whose_tokens_are_counted() -> None:
     assert images.rule_for("o200k_base") is images.rule_for("cl100k_base") is images.openai
     assert images.rule_for("estimate:claude") is images.anthropic
+    assert images.rule_for("estimate:claude-4.7") is images.anthropic_large
     assert images.rule_for("estimate:gemini") is images.gemini
     assert images.rule_for("estimate:llama") is images.cautious
 
@@ -181,3 +183,39 @@ def test_garbage_never_raises(data: bytes) -> None:
 
 def test_a_jpeg_of_nothing_but_segments_comes_to_an_end() -> None:
     assert size_of(b"\xff\xd8" + b"\xff\xe0\x00\x00" * 10_000) is None
+
+
+@each(
+    ("model", "width", "height", "tokens"),
+    [
+        ("gpt-4.1-mini", 1024, 1024, 1659),  # 1,024 patches, by the example of OpenAI's guide
+        ("gpt-5-mini", 1024, 1024, 1659),
+        ("gpt-5-nano", 1024, 1024, 2520),
+        ("gpt-5-nano", 1800, 2400, 3572),  # 1,452 patches after scaling, by the same guide
+        ("o4-mini", 32, 33, 4),
+        ("gpt-5-mini", 1, 60_000, 2489),  # a strip has no more patches than any other image
+        ("gpt-4o-mini", 512, 512, 8_500),
+        ("gpt-5", 1024, 1024, 765),
+        ("claude-sonnet-4-6", 3000, 2000, 1600),
+        ("claude-opus-5-5", 3000, 2000, 5000),
+        ("claude-opus-5-5", 1000, 750, 1000),
+    ],
+)
+def test_models_of_one_provider_count_images_in_their_own_way(
+    model: str, width: int, height: int, tokens: int
+) -> None:
+    message = Message.user([image(width, height)])
+    cost = message_cost(message, counter_for(model))
+    assert (cost.tokens - MESSAGE_FRAME, cost.quality) == (tokens, "estimated")
+
+
+def test_an_image_of_unknown_size_counts_as_the_largest_of_its_model() -> None:
+    for model in ("gpt-5-mini", "gpt-5-nano", "gpt-4o-mini", "claude-opus-5-5"):
+        rule = images.rule_for(counter_for(model).name)
+        assert rule(ELSEWHERE) >= max(rule(image(4000, 4000)), rule(image(2048, 700)))
+    assert images.rule_for("o200k_base:tiles-5667")(image(9, 9, detail="low")) == 2833
+
+
+@pytest.mark.parametrize("size", [(1, 1), (31, 4000), (5000, 33), (1536, 1025), (12_345, 9_876)])
+def test_patches_never_exceed_the_budget(size: tuple[int, int]) -> None:
+    assert 1 <= images.patches(image(*size), each=1) <= 1536

@@ -25,7 +25,7 @@ def test_open_vocabularies_are_exact_and_the_rest_is_estimated() -> None:
 
 @each("name", ["", "gpt2", "estimate:", "estimate:eliza", "o200k", "O200K_BASE", "exact:claude"])
 def test_an_unknown_counter_is_refused_with_those_there_are(name: str) -> None:
-    with pytest.raises(UnknownName, match="available: cl100k_base, o200k_base, estimate, estimate:claude"):
+    with pytest.raises(UnknownName, match=r"available: cl100k_base, o200k_base, .*, estimate:claude"):
         tokens.counter(name)
 
 
