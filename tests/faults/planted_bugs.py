@@ -23,12 +23,13 @@ from turnstate.stores import admission
 from turnstate.stores.postgres import connections as postgres_connections
 from turnstate.stores.redis import log as redis_log
 from turnstate.stores.redis.server import Script
-from turnstate.stores.sqlite import changes, connection, log
+from turnstate.stores.sqlite import changes, connection, log, writer
 
 ADMISSION: Any = admission  # modules whose functions are replaced
 CONNECTION: Any = connection
 LOG: Any = log
 CHANGING: Any = changes
+WRITING: Any = writer
 MIGRATION: Any = postgres_connections
 REDIS_LOG: Any = redis_log
 HOLDING: Any = open_databases
@@ -97,6 +98,12 @@ def sync_now_and_then() -> None:
     CONNECTION._prepare_writer = lax
 
 
+def settle_nothing() -> None:
+    """Write after the frames of the WAL without making sure that they are on the disk."""
+    assert WRITING.settle_log, "it is called otherwise now"
+    WRITING.settle_log = lambda *_: None
+
+
 def keep_keys_later() -> None:
     """Write entries in one transaction and their key in the next."""
     keep = CHANGING._keep_key
@@ -158,6 +165,7 @@ COMMANDS: dict[str, type[Commands]] = {
 }
 CHANGES: dict[str, Callable[[], None]] = {
     "syncs now and then": sync_now_and_then,
+    "settles nothing": settle_nothing,
     "keeps keys later": keep_keys_later,
     "trusts bytes": trust_bytes,
     "takes any fence": take_any_fence,

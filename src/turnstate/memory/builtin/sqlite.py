@@ -34,6 +34,7 @@ from ...stores.sqlite.connection import (
     with_lock,
 )
 from ...stores.sqlite.faults import translated
+from ...stores.sqlite.wal import settle_log
 from .database import Operation, schema_steps, statements
 
 __all__ = ["SqliteDatabase"]
@@ -191,6 +192,7 @@ def _prepared(path: str) -> Connection:
     create_file(path, FILE_MODE)
     _check(path)
     db = connect(path, write=True)
+    settle_log(db, path)
     with_lock(db, lambda: _create(db))
     return db
 

@@ -1,4 +1,4 @@
-"""The WAL next to a file: detect commits lost to damage, and grow it to its final size.
+"""The WAL next to a file: detect commits lost to damage, settle what a failed sync left, grow it to its size.
 
 After a crash SQLite applies the WAL up to the first frame whose checksum fails, and reports nothing. That is
 right for a write torn by a power cut, which was never acknowledged: it can only be the last commit, since
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import apsw
 from msgspec import Struct
 
+from ...errors import StoreUnavailable
 from .queries import SQL
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = [
     "note_lost_commits",
     "read_log",
     "report_lost_commits",
+    "settle_log",
     "unnoted_fault",
 ]
 
@@ -56,6 +58,7 @@ _PAGES = {1 << bits for bits in range(9, 17)}
 _USUAL_PAGE = 4096
 _AT_A_TIME = 64  # frames per read
 _WORD = 0xFFFFFFFF
+_CHUNK = 1 << 20
 
 
 class Wal(Struct, frozen=True):
@@ -165,6 +168,40 @@ def _is_broken(path: str, log: Wal, taken: int, last: int) -> bool:
             if log.frames[number - 1][2:6] != (*log.salts, *sums):
                 return True
     return False
+
+
+def settle_log(db: Connection, path: str) -> None:
+    """Write the frames of the WAL to the disk once more, before a commit follows them.
+
+    A system that cannot write a page when it syncs reports that once. From then on it takes the page for
+    written, and the next sync succeeds. A commit that failed this way is whole in memory: SQLite applies it
+    when the file is opened again, and every later commit follows it, to be lost with it in a power cut.
+    Pages that are written again are synced again. No one else can write in the meantime.
+    """
+    if not has_log(path):
+        return
+    with db.writing():
+        db.execute("BEGIN IMMEDIATE")  # for the lock alone: it is rolled back
+        try:
+            _rewrite(path)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"the WAL of {path} cannot be written ({error.strerror}); nothing was acknowledged"
+            ) from error
+
+
+def _rewrite(path: str) -> None:
+    if (log := read_log(path)) is None or not log.frames:
+        return
+    other = (number for number, frame in enumerate(log.frames) if frame[2:4] != log.salts)
+    end = _HEADER.size + next(other, len(log.frames)) * (_FRAME.size + log.page)
+    file = os.open(f"{path}-wal", os.O_RDWR)
+    try:
+        for place in range(0, end, _CHUNK):
+            os.pwrite(file, os.pread(file, min(_CHUNK, end - place), place), place)
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def grow_log(db: Connection, path: str) -> None:

@@ -39,7 +39,7 @@ from . import changes
 from .connection import WAL_PAGES, Connection, connect, patience
 from .faults import UNREADABLE, UNUSABLE, fault
 from .search import index_some
-from .wal import grow_log, report_lost_commits
+from .wal import grow_log, report_lost_commits, settle_log
 
 __all__ = ["BATCH", "IDLE", "Writer"]
 
@@ -117,6 +117,7 @@ class Writer:
         self._is_behind = True  # the search index may lag
         self._batches, self._is_grown = 0, False
         self._has_examined = False  # the WAL, for lost commits
+        self._is_settled = False  # the WAL, since this connection was opened
         self._may_wait = True
         self._db = self._adopted(db) if db is not None else None  # otherwise the first job opens it
         self._thread = threading.Thread(target=self._run, name="turnstate-writer", daemon=True)
@@ -229,7 +230,9 @@ class Writer:
         if not self._using.acquire(blocking=False):
             return False
         try:
-            if self._queued or self._closing or (db := self._db) is None or not self._begun_at_once(db):
+            if self._queued or self._closing or not self._is_settled:
+                return False
+            if (db := self._db) is None or not self._begun_at_once(db):
                 return False
             start = time.perf_counter()
             self._guarded(self._transact, batch)
@@ -273,18 +276,22 @@ class Writer:
                 with self._using:
                     self._keep_up()
         with self._using:
-            with suppress(apsw.Error, OSError):
+            with suppress(apsw.Error, OSError, StoreError):
                 self._examine(self._connected())
             self._disconnect()
 
     def _examine(self, db: Connection) -> None:
         """Record what a damaged WAL lost before the first write overwrites it or a close removes it.
 
-        This is not part of opening the store, since the time it takes grows with the WAL.
+        Then settle it: whatever failed before this connection was opened, its frames are on the disk. This is
+        not part of opening the store, since the time it takes grows with the WAL.
         """
         if not self._has_examined:
             report_lost_commits(db, self._path)
             self._has_examined = True
+        if not self._is_settled:
+            settle_log(db, self._path)
+            self._is_settled = True
 
     def _commit(self, batch: list[_Waiting]) -> None:
         with self._using:
@@ -430,7 +437,7 @@ class Writer:
         return db
 
     def _disconnect(self) -> None:
-        db, self._db = self._db, None
+        db, self._db, self._is_settled = self._db, None, False
         self._heads = changes.Heads()
         if db is not None:
             db.close(True)
