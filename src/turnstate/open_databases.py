@@ -92,7 +92,8 @@ class DatabaseHold:
         self.inode = _inode(os.fstat(descriptor)) if descriptor >= 0 else (0, 0)
         self.is_guarded = False  # SQLite's locks are held a second time
         self.drops_locks = False
-        self._inodes, self._side_inodes = {self.inode}, dict[str, Inode]()
+        self._inodes, self._files = {self.inode}, dict[str, Inode]()
+        self._replaced, self._looked = "", 0.0
         self.noted = set[str]()  # the files next to it that `note_files` has found
         self._door = threading.RLock()  # one connection is opened or closed at a time
         self._connections, self._is_gone = 0, False
@@ -125,7 +126,7 @@ class DatabaseHold:
         with self._door:
             is_last = self._connections == 1
             may_remove = is_last and self._leave()
-            if is_last and self._has_presence and not may_remove:
+            if self.replaced_file() or (is_last and self._has_presence and not may_remove):
                 keep_log()
             try:
                 close()
@@ -166,7 +167,7 @@ class DatabaseHold:
 
     def _leave(self) -> bool:
         """Try to be the only process, and let SQLite have the file to itself, which our locks prevent."""
-        if not self._has_presence or not self._is_writable or self.changed_files():
+        if not self._has_presence or not self._is_writable or self.replaced_file():
             return False
         if not _lock_bytes(self._descriptor, fcntl.F_WRLCK, _PRESENCE):
             return False
@@ -246,19 +247,27 @@ class DatabaseHold:
                 self._inodes.add(_inode(os.stat(self.path + side)))
                 self.noted.add(side)
 
-    def changed_files(self) -> str:
-        """Return the name of a file of the database that was removed or replaced, or an empty text."""
-        for side in ("", "-wal", "-shm"):
+    def replaced_file(self, *, within: float = 0.0) -> str:
+        """Return the name of a file of the database that was removed or replaced, or an empty text.
+
+        What SQLite writes then reaches no one else. Files are known from the first call, when a connection
+        uses them. They are looked at again if that was not done within some seconds.
+        """
+        if self._replaced or (within and time.monotonic() - self._looked < within):
+            return self._replaced
+        self._looked = time.monotonic()
+        for name in (self.path, f"{self.path}-wal", f"{self.path}-shm"):
             try:
-                now = _inode(os.stat(self.path + side))
+                now: Inode | None = _inode(os.stat(name))
             except FileNotFoundError:
-                now = (0, 0)
-            except OSError:
+                now = None
+            except OSError:  # nothing is known: the disk is away, or the folder cannot be entered
                 continue
-            known = self._side_inodes.setdefault(side, now) if now != (0, 0) else self._side_inodes.get(side)
-            if known is not None and known != now:
-                return self.path + side
-        return ""
+            if self._files.get(name, now) != now:
+                self._replaced = name
+            elif now is not None:
+                self._files[name] = now
+        return self._replaced
 
     # Writing and checkpointing
 

@@ -152,8 +152,9 @@ def mark_nothing() -> None:
 
 
 def lock_once() -> None:
-    """Rely on the locks of SQLite alone."""
+    """Rely on the locks of SQLite alone, and do not look whether the files are still there."""
     HOLDING._SET = None
+    HOLDING.DatabaseHold.replaced_file = lambda *_, **__: ""
 
 
 COMMANDS: dict[str, type[Commands]] = {

@@ -26,6 +26,7 @@ from ...files import FILE_MODE
 from ...open_databases import PATIENCE, hold, no_hold
 from ...own_files import APPLICATION, MEMORY_APPLICATION
 from ...process import keep_forever
+from .faults import FilesReplaced
 from .queries import MIGRATIONS
 from .rows import add_functions
 from .wal import has_log, lost_commits, note_lost_commits, read_log, report_lost_commits
@@ -33,6 +34,7 @@ from .wal import has_log, lost_commits, note_lost_commits, read_log, report_lost
 __all__ = [
     "APPLICATION",
     "LEAST_SQLITE",
+    "LOOK_AGAIN",
     "MEMORY",
     "MEMORY_APPLICATION",
     "PATIENCE",
@@ -69,6 +71,9 @@ _Object = tuple[str, str]
 WAL_PAGES = 1_000
 """Pages in the WAL after which it is checkpointed, the same number as SQLite's default."""
 
+
+LOOK_AGAIN = 0.1
+"""Seconds after which a commit or a read makes sure that no file of the database was replaced."""
 
 _inherited = set[tuple[int, int]]()  # device and inode of files that were open when this process was forked
 
@@ -153,8 +158,14 @@ class Connection(apsw.Connection):
         finally:
             self.end_write()
 
+    def check_files(self, *, within: float = 0.0) -> None:
+        """Raise `FilesReplaced` if what this connection writes reaches no one else."""
+        if name := self.hold.replaced_file(within=within):
+            raise FilesReplaced(name)
+
     def checkpoint(self, mode: str = "PASSIVE") -> bool:
         """Copy the WAL into the file unless another process does; return True if nothing was in the way."""
+        self.check_files()
         with self.hold.checkpointing() as is_allowed:
             if not is_allowed:
                 return False
@@ -165,6 +176,8 @@ class Connection(apsw.Connection):
     def snapshot(self, job: Callable[[apsw.Connection], T]) -> T:
         """Run a job in one snapshot; repeat it if this process dropped its locks meanwhile."""
         held = self.hold
+        if held.is_guarded:
+            self.check_files(within=LOOK_AGAIN)
         while not held.drops_locks:
             try:
                 result = self.read_once(job)
@@ -235,6 +248,8 @@ def connect(path: str, *, write: bool, uri: str | None = None, vfs: str | None =
         db.close()
         raise
     db.hold.note_files()
+    if write:
+        db.check_files()
     return db
 
 
@@ -299,6 +314,7 @@ def _migrated(path: str) -> Connection:
                     _is_current(db, path)
         if is_current:
             _prepare_writer(db)
+            db.check_files()
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
             return db
     except BaseException:
@@ -405,6 +421,7 @@ def with_lock(db: Connection, work: Callable[[], None]) -> None:
         try:
             work()
             db.execute("COMMIT")
+            db.check_files(within=LOOK_AGAIN)
         except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")

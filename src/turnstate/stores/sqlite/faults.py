@@ -9,7 +9,12 @@ import apsw
 
 from ...errors import InputError, StoreDamaged, StoreError, StoreUnavailable, TurnstateError
 
-__all__ = ["FAULTS", "UNREADABLE", "UNUSABLE", "fault", "translated", "unusable"]
+__all__ = ["FAULTS", "UNREADABLE", "UNUSABLE", "FilesReplaced", "fault", "translated", "unusable"]
+
+
+class FilesReplaced(apsw.Error):
+    """Another program removed or replaced a file of a database while this process had it open."""
+
 
 UNUSABLE = (UnicodeEncodeError, OverflowError)
 """Python errors for values that SQLite cannot store."""
@@ -25,6 +30,11 @@ I/O errors are not included, since the disk may work again later.
 
 
 _MEANINGS: list[tuple[type[apsw.Error], type[StoreError], str]] = [
+    (
+        FilesReplaced,
+        StoreUnavailable,
+        "another program removed or replaced {error}, which this process had open; nothing was acknowledged",
+    ),
     (
         apsw.NotADBError,
         StoreDamaged,

@@ -32,7 +32,7 @@ from .connection import Connection, connect
 from .faults import FAULTS, fault
 from .queries import SQL
 
-__all__ = ["Readers", "TooLarge"]
+__all__ = ["Query", "Readers", "TooLarge"]
 
 T = TypeVar("T")
 Work = Callable[[], Any]

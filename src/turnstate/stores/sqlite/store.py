@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
@@ -47,10 +48,10 @@ from ..values import (
 from . import changes, feed, log, search
 from .connection import check_sqlite_version, is_current, migrated
 from .connection import connect as open_connection
-from .faults import translated
+from .faults import FilesReplaced, translated
 from .queries import SCANS, SQL
 from .read_only import NoWriter, is_read_only, readers_of
-from .readers import Readers
+from .readers import Query, Readers
 from .rows import (
     advance_columns,
     marks,
@@ -95,6 +96,7 @@ class SqliteStore:
         if readers is not None and db is not None:  # this is a reader's thread, and a read comes first
             readers.adopt(db)
             db = None
+        self._reopening = threading.Lock()
         self._readers = readers or readers_of(path)
         self._writer = NoWriter(path) if self.read_only else Writer(path, db, in_loop=commits_in_loop)
         if readers is None:
@@ -109,10 +111,52 @@ class SqliteStore:
 
         await asyncio.to_thread(close)
 
+    async def _read(self, job: Query[T], *, here: Query[T] | None = None) -> T:
+        readers = self._readers
+        try:
+            return await readers.run(job, here=here)
+        except StoreUnavailable as error:
+            if not await self._has_reopened(error, readers):
+                raise
+        return await self._readers.run(job, here=here)
+
+    async def _has_reopened(self, error: StoreUnavailable, seen: Readers) -> bool:
+        """Open the files again if another program replaced them; return False for any other error."""
+        if not isinstance(error.__cause__, FilesReplaced) or self.read_only:
+            return False
+        await asyncio.to_thread(self._reopen, seen)
+        return True
+
+    def _reopen(self, seen: Readers) -> None:
+        """Close all connections without copying the WAL, since it is no longer that of the file."""
+        with self._reopening:
+            if self._readers is not seen:
+                return
+            self._readers.close()
+            self._writer.close()
+            with translated(self.path):
+                if not is_current(self.path):
+                    raise StoreUnavailable(f"{self.path} was removed or replaced; open the store again")
+            in_loop = self._writer.in_loop
+            self._readers, self._writer = (
+                Readers(self.path, in_loop=in_loop),
+                Writer(self.path, in_loop=in_loop),
+            )
+
     # Log
 
     async def commit(self, change: Change) -> Receipt:
-        """Apply a change as a whole, or raise the first check that fails and change nothing."""
+        """Apply a change as a whole, or raise the first check that fails and change nothing.
+
+        If another program has replaced the files, a change with a key is applied to the new ones. Without a
+        key it cannot be known whether they have it already.
+        """
+        readers = self._readers
+        try:
+            return await self._writer.commit(change)
+        except StoreUnavailable as error:
+            if not await self._has_reopened(error, readers) or not change.key:
+                raise
         return await self._writer.commit(change)
 
     async def read(
@@ -125,21 +169,21 @@ class SqliteStore:
         kinds: Sequence[str] | None = None,
     ) -> list[Row]:
         """Return the entries of a span in order; with a limit, only the first ones or the newest."""
-        return await self._readers.run(
+        return await self._read(
             lambda db: log.read(db, session_place(db, at), span, limit, newest=newest, kinds=kinds)
         )
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
         """Return the entries that have one of these ids, in the order of the log."""
-        return await self._readers.run(lambda db: log.find(db, session_place(db, at), ids))
+        return await self._read(lambda db: log.find(db, session_place(db, at), ids))
 
     async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
         """Return the newest entry of each kind on a path; ``spans`` starts with the newest."""
-        return await self._readers.run(lambda db: log.newest(db, session_place(db, at), spans, kinds))
+        return await self._read(lambda db: log.newest(db, session_place(db, at), spans, kinds))
 
     async def branches(self, at: Address) -> list[BranchRow]:
         """Return all branches of a session in the order of their creation."""
-        return await self._readers.run(lambda db: log.branches(db, at, session_place(db, at)))
+        return await self._read(lambda db: log.branches(db, at, session_place(db, at)))
 
     async def search(
         self,
@@ -153,13 +197,11 @@ class SqliteStore:
     ) -> list[Hit]:
         """Return the entries that contain all the words, newest first, starting after a mark."""
         await self._catch_up()
-        return await self._readers.run(
-            lambda db: search.search(db, tenant, words, user, session, before, limit)
-        )
+        return await self._read(lambda db: search.search(db, tenant, words, user, session, before, limit))
 
     async def _catch_up(self) -> None:
         """Index missing messages unless there are too many; the search reads those that stay missing."""
-        if self.read_only or not 0 < await self._readers.run(search.behind) <= search.MOST_BEHIND:
+        if self.read_only or not 0 < await self._read(search.behind) <= search.MOST_BEHIND:
             return
         with suppress(StoreUnavailable):  # the disk is full, or other processes keep the file busy
             while await self._writer.run_alone(search.index_some):
@@ -169,7 +211,7 @@ class SqliteStore:
         self, at: Address, job: Callable[[SessionRow, Reads], Awaitable[T]], *, small: bool = False
     ) -> T:
         """Run a job on a session and its log in one snapshot of a reader, and return its result."""
-        return await self._readers.run(
+        return await self._read(
             partial(log.at_once, at=at, job=job),
             here=partial(log.at_once, at=at, job=job, most=SMALL) if small else None,
         )
@@ -178,15 +220,15 @@ class SqliteStore:
 
     async def since(self, at: Address, id: str | None, *, limit: int) -> list[Row]:
         """Return the entries of a session, on all branches, that were written after a given one."""
-        return await self._readers.run(lambda db: feed.since(db, at, id, limit))
+        return await self._read(lambda db: feed.since(db, at, id, limit))
 
     async def feed(self, tenant: str, cursor: str, *, limit: int) -> FeedPage:
         """Return the entries of all sessions of a tenant after a cursor; an empty one means the beginning."""
-        return await self._readers.run(lambda db: feed.feed(db, tenant, cursor, limit))
+        return await self._read(lambda db: feed.feed(db, tenant, cursor, limit))
 
     async def feed_end(self, tenant: str) -> str:
         """Return the cursor after all entries of a tenant that exist now."""
-        return await self._readers.run(feed.feed_end)
+        return await self._read(feed.feed_end)
 
     # Directory
 
@@ -214,7 +256,7 @@ class SqliteStore:
         def get(db: apsw.Connection) -> SessionRow:
             return session_row(db, at)[1]
 
-        return await self._readers.run(get, here=get)
+        return await self._read(get, here=get)
 
     async def page(
         self,
@@ -236,7 +278,7 @@ class SqliteStore:
                 return sessions(db.execute(SQL["page_by_activity"], columns))
             return sessions(db.execute((SQL if is_indexed else SCANS)[name], columns))
 
-        return await self._readers.run(page)
+        return await self._read(page)
 
     async def update(
         self,
@@ -275,7 +317,7 @@ class SqliteStore:
         def due(db: apsw.Connection) -> list[SessionRow]:
             return sessions(db.execute((SQL if expiry_is_indexed(db) else SCANS)["due_sessions"], which))
 
-        return await self._readers.run(due)
+        return await self._read(due)
 
     async def remove(self, at: Address) -> Removed:
         """Delete a session with everything that belongs to it."""
@@ -284,7 +326,7 @@ class SqliteStore:
         except StoreUnavailable as error:
             if not isinstance(error.__cause__, apsw.FullError):
                 raise
-            needed = await self._readers.run(lambda db: changes.deletion_bytes(db, at))
+            needed = await self._read(lambda db: changes.deletion_bytes(db, at))
             raise StoreUnavailable(
                 f"the disk of {self.path} is full, and nothing was deleted: deleting session {at.session} "
                 f"needs about {needed / 1e6:,.1f} MB in the WAL; free that much and try again"
@@ -317,7 +359,7 @@ class SqliteStore:
     ) -> list[Parcel]:
         """Return waiting parcels, the oldest due first."""
         which = {"tenant": tenant, "parked": parked, "limit": limit}
-        return await self._readers.run(lambda db: _parcels(db, "parcels", which))
+        return await self._read(lambda db: _parcels(db, "parcels", which))
 
     async def revive(self, id: str, *, due: int) -> None:
         """Try a parked parcel again as if it were new; raise `NotFound` if no such parcel is parked."""
@@ -397,7 +439,7 @@ class SqliteStore:
                 "bytes": f"{size:,}",
             }
 
-        return await (self._readers.run(facts) if self.read_only else self._writer.run_alone(facts))
+        return await (self._read(facts) if self.read_only else self._writer.run_alone(facts))
 
     async def scrub(self) -> bool:
         """Overwrite the remains of deleted sessions in the files; return True if none are left."""

@@ -36,7 +36,7 @@ from ...errors import StoreError, TurnstateError
 from ...process import Owner, pause_before_fork
 from ..values import Change, Receipt
 from . import changes
-from .connection import WAL_PAGES, Connection, connect, patience
+from .connection import LOOK_AGAIN, WAL_PAGES, Connection, connect, patience
 from .faults import UNREADABLE, UNUSABLE, fault
 from .search import index_some
 from .wal import grow_log, report_lost_commits, settle_log
@@ -104,7 +104,7 @@ class Writer:
     """Runs jobs in order, many in one transaction."""
 
     def __init__(self, path: str, db: Connection | None = None, *, in_loop: bool = True) -> None:
-        self._path, self._in_loop = path, in_loop
+        self._path, self.in_loop = path, in_loop
         self._queue: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
         self._taken = deque[_Waiting]()  # taken from the queue, but not yet part of a batch
         self._heads = changes.Heads()
@@ -225,7 +225,7 @@ class Writer:
 
     def _committed_here(self, batch: list[_Waiting]) -> bool:
         """Commit small appends in the loop's thread; return False and do nothing if that might be slow."""
-        if self._quick < QUICK_COMMITS or not self._in_loop or not _are_small(batch):
+        if self._quick < QUICK_COMMITS or not self.in_loop or not _are_small(batch):
             return False
         if not self._using.acquire(blocking=False):
             return False
@@ -398,6 +398,7 @@ class Writer:
                 self._heads.forget()
                 _note(batch, changes.run_each(db, [waiting.run for waiting in batch]))
             db.execute("COMMIT")
+            db.check_files(within=LOOK_AGAIN)
         finally:
             db.end_write()
         self._heads.committed(db)

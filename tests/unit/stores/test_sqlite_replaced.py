@@ -1,0 +1,112 @@
+"""Another program removes or replaces files of an open store: what no one could read is not acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from turnstate import Message
+from turnstate.errors import StoreUnavailable
+from turnstate.memory.builtin import connect as open_memory
+from turnstate.memory.builtin.sqlite import SqliteDatabase
+from turnstate.session import SessionManager
+from turnstate.stores.sqlite import connection, writer
+
+
+@pytest.fixture(autouse=True)
+def _always_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(writer, "LOOK_AGAIN", 0.0)
+
+
+def remove_sides(path: Path) -> None:
+    for side in ("-wal", "-shm"):
+        os.unlink(f"{path}{side}")
+
+
+def replace_log(path: Path) -> None:
+    shutil.copy(f"{path}-wal", f"{path}-copy")
+    os.rename(f"{path}-copy", f"{path}-wal")
+
+
+def stored(path: Path) -> int:
+    """Return how many messages the next program finds."""
+
+    async def run() -> int:
+        async with SessionManager.open(f"sqlite:///{path}") as sessions:
+            return len(await (await sessions.open("s")).messages())
+
+    return asyncio.run(run())
+
+
+async def opened(path: Path, work: Callable[[SessionManager], Awaitable[None]]) -> None:
+    async with SessionManager.open(f"sqlite:///{path}") as sessions:
+        await sessions.create(id="s")  # and carried over into the file
+    async with SessionManager.open(f"sqlite:///{path}") as sessions:
+        session = await sessions.open("s")
+        await session.append(Message.user("first"), key="first")
+        await work(sessions)
+
+
+@pytest.mark.parametrize("fault", [remove_sides, replace_log])
+def test_a_change_with_a_key_is_written_to_the_new_files(
+    fault: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path, copy = tmp_path / "agent.db", tmp_path / "copy.db"
+
+    async def work(sessions: SessionManager) -> None:
+        fault(path)
+        session = await sessions.open("s")
+        for number in range(20):
+            await session.append(Message.user("again"), key=f"again {number}")
+        for side in ("", "-wal"):  # as the process would leave them if it were killed now
+            shutil.copy(f"{path}{side}", f"{copy}{side}")
+
+    asyncio.run(opened(path, work))
+    assert stored(copy) >= 20
+    assert stored(path) >= 20
+
+
+def test_a_change_without_a_key_is_not_acknowledged_and_the_next_one_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+
+    async def work(sessions: SessionManager) -> None:
+        remove_sides(path)
+        change = sessions.store._writer.run(lambda db: db.execute("SELECT 1").fetchall())  # type: ignore[attr-defined]
+        with pytest.raises(StoreUnavailable, match="removed or replaced"):
+            await change
+        await (await sessions.open("s")).append(Message.user("again"), key="again")
+
+    asyncio.run(opened(path, work))
+    assert stored(path) == 1
+
+
+def test_the_old_log_is_not_copied_over_the_new_file(tmp_path: Path) -> None:
+    path, copy = tmp_path / "agent.db", tmp_path / "copy.db"
+
+    async def work(_: SessionManager) -> None:
+        remove_sides(path)
+        shutil.copy(path, copy)
+        os.rename(copy, path)
+
+    asyncio.run(opened(path, work))
+    assert stored(path) == 0
+
+
+def test_a_memory_acknowledges_nothing_either(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+
+    async def run() -> None:
+        await (await open_memory(str(path))).close()
+        database = SqliteDatabase(str(path))
+        remove_sides(path)
+        with pytest.raises(StoreUnavailable, match="removed or replaced"):
+            await database.write(lambda: (_ for _ in ()))
+        await database.close()
+
+    asyncio.run(run())
