@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from operator import is_
 from typing import Any, Literal
 
@@ -30,7 +29,7 @@ from .replies.reply import ResponseContent, ResponseStream
 from .rules import anthropic as rules
 from .schemas import function_schemas, read_function_schemas
 from .scope import Piece, Scope, Slot
-from .turns import are_of_two_roles, in_turns, is_placed, merged, with_notices
+from .turns import are_of_two_roles, in_turns, is_placed, merged, result_runs, with_notices
 
 __all__ = ["Anthropic"]
 
@@ -253,10 +252,13 @@ def _drafts(index: int, item: Any) -> Iterable[Draft]:
 
 def _split(content: list[dict[str, Any]], rest: dict[str, Any]) -> Iterator[Draft]:
     """Split a wire message between results and other blocks; its own fields go with the first part."""
-    for is_result, run in groupby(content, lambda block: block.get("type") == "tool_result"):
-        blocks = list(run)
+    for is_result, blocks in result_runs(content, _is_result, rules.is_blank):
         yield _draft("tool" if is_result else "user", blocks, {**rest, "content": blocks})
         rest = {"role": "user"}
+
+
+def _is_result(block: dict[str, Any]) -> bool:
+    return block.get("type") == "tool_result"
 
 
 def _draft(
@@ -265,7 +267,7 @@ def _draft(
     if isinstance(content, str):
         return Draft(role, piece, content)
     if role == "tool":
-        return Draft("tool", piece, results=tuple(_read_result(block) for block in content))
+        return Draft("tool", piece, results=tuple(_read_result(one) for one in content if _is_result(one)))
     if role != "assistant":
         return Draft(role, piece, _content(content))
     calls = tuple(_read_call(block) for block in content if block.get("type") == "tool_use")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from operator import is_
 from typing import Any, Literal
 
@@ -30,7 +29,7 @@ from .replies.reply import ResponseContent, ResponseStream
 from .rules import bedrock as rules
 from .schemas import minimal_specs, read_spec
 from .scope import Piece, Scope, Slot
-from .turns import are_of_two_roles, in_turns, is_placed, merged, with_notices
+from .turns import are_of_two_roles, in_turns, is_placed, merged, result_runs, with_notices
 
 __all__ = ["Bedrock"]
 
@@ -281,14 +280,18 @@ def _drafts(index: int, item: Any) -> Iterable[Draft]:
 
 def _split(content: list[dict[str, Any]], rest: dict[str, Any]) -> Iterator[Draft]:
     """Split a wire message between results and other blocks; its own fields go with the first part."""
-    for is_result, run in groupby(content, lambda block: isinstance(block.get("toolResult"), dict)):
-        blocks = list(run)
+    for is_result, blocks in result_runs(content, _is_result, rules.is_blank):
         piece = {**rest, "content": blocks}
         if is_result:
-            yield Draft("tool", piece, results=tuple(_read_result(block["toolResult"]) for block in blocks))
+            found = tuple(_read_result(block["toolResult"]) for block in blocks if _is_result(block))
+            yield Draft("tool", piece, results=found)
         else:
             yield Draft("user", piece, _content(blocks))
         rest = {"role": "user"}
+
+
+def _is_result(block: dict[str, Any]) -> bool:
+    return isinstance(block.get("toolResult"), dict)
 
 
 def _content(blocks: list[dict[str, Any]]) -> Content:

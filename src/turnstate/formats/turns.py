@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 from ..message import Role
 from .draft import Draft
 from .scope import Piece
 
-__all__ = ["are_of_two_roles", "in_turns", "is_placed", "merged", "with_notices"]
+__all__ = ["are_of_two_roles", "in_turns", "is_placed", "merged", "result_runs", "with_notices"]
 
 _Blocks = Callable[[Any], list[Any]]
 _Apart = Callable[[Piece, Piece], bool]
@@ -28,6 +29,29 @@ def in_turns(
                 speaking = draft.role == "assistant"
             draft.end = index + 1
             yield draft
+
+
+def result_runs(
+    blocks: Iterable[dict[str, Any]],
+    is_result: Callable[[dict[str, Any]], bool],
+    is_blank: Callable[[dict[str, Any]], bool],
+) -> list[tuple[bool, list[dict[str, Any]]]]:
+    """Divide a wire message of the user between results and what the user says.
+
+    Blank text beside results belongs to them. As a message of its own it would be sent as a placeholder, and
+    could come between a call and its answer.
+    """
+    runs: list[tuple[bool, list[dict[str, Any]]]] = []
+    for answers, group in groupby(blocks, is_result):
+        run = list(group)
+        before = runs[-1] if runs else None
+        if before and (before[0] == answers or (before[0] and all(map(is_blank, run)))):
+            before[1].extend(run)
+        elif before and answers and all(map(is_blank, before[1])):
+            runs[-1] = (True, before[1] + run)
+        else:
+            runs.append((answers, run))
+    return runs
 
 
 def is_placed(body: Any) -> bool:
