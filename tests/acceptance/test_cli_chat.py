@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hostile_mcp_server
 import pytest
 from chat_model import ChatModel
 from cli_program import command_line, turnstate
@@ -77,6 +78,19 @@ def test_a_package_that_is_missing_is_named_before_anything_is_saved(
     assert (done.code, done.out) == (1, "")
     assert f"pip install '{advice}'" in done.err
     assert "no sessions" in turnstate("sessions").err
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_a_server_does_wrong_is_told_once(model: ChatModel, tmp_path: Path) -> None:
+    script = tmp_path / "loud.json"
+    script.write_text('{"tools": [{"name": "t"}], "noise": "ready!"}')
+    (tmp_path / "home").mkdir()
+    args = f'["{hostile_mcp_server.__file__}", "{script}"]'
+    table = f'[mcp.loud]\ncommand = "{sys.executable}"\nargs = {args}\n'
+    (tmp_path / "home" / "turnstate.toml").write_text(table)
+    done = turnstate("chat", "--lines", "--model", model.address, stdin="One.\nTwo.\n")
+    assert done.code == 0
+    assert done.err.count("prints what is no message") == 1
 
 
 @pytest.mark.usefixtures("folder")

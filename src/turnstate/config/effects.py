@@ -8,7 +8,6 @@ and so did what is in it. Values of environment variables and passwords in URLs 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,9 +31,6 @@ _TEXTS = {
     "memory": "uses the memory engine",
     "agent": "uses the agent",
 }
-VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-"""Matches what a server's table takes from the environment."""
-
 _NUMBERS = ("budget", "policy", "recall", "limits", "models")
 
 
@@ -72,6 +68,8 @@ def effects(document: dict[str, Any], folder: Path) -> Iterator[str]:
 
 def _given(server: dict[str, Any]) -> str:
     """Return what a server is given, without the values: variables, headers, and where they come from."""
+    from ..tools.mcp import VARIABLE  # deferred: most files have no servers
+
     env, headers = server.get("env", {}), server.get("headers", {})
     read = sorted({name for text in (*env.values(), *headers.values()) for name in VARIABLE.findall(text)})
     told = [f"with {', '.join(sorted(env))} set"] if env else []

@@ -40,7 +40,7 @@ from .server_schema import SchemaCheck, check_arguments, check_schema
 if TYPE_CHECKING:
     from mcp import Client
 
-__all__ = ["McpFailed", "McpServer", "McpServers", "tool_name"]
+__all__ = ["VARIABLE", "McpFailed", "McpServer", "McpServers", "tool_name"]
 
 START_SECONDS = 30.0
 CALL_SECONDS = 120.0
@@ -60,7 +60,9 @@ HTTP_SECONDS, STREAM_SECONDS = 30.0, 300.0
 
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
 _DIGESTED = re.compile(rf"_[0-9a-f]{{{DIGEST}}}$")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""Matches what a value of a server takes from the environment."""
+
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*").fullmatch
 _log = logging.getLogger(__name__)
 
@@ -389,7 +391,7 @@ def _expanded(server: McpServer, values: Mapping[str, str]) -> dict[str, str]:
             )
         return known
 
-    return {name: _VARIABLE.sub(value, text) for name, text in values.items()}
+    return {name: VARIABLE.sub(value, text) for name, text in values.items()}
 
 
 def _result(context: ToolContext, answer: Any) -> ToolCallResult:
@@ -422,7 +424,7 @@ def _failed(server: McpServer, error: BaseException, last_words: str = "") -> Mc
     if isinstance(error, McpFailed):
         return error
     why = last_words or f"{type(error).__name__}: {error}"
-    for name in _VARIABLE.findall(" ".join([*server.env.values(), *server.headers.values()])):
+    for name in VARIABLE.findall(" ".join([*server.env.values(), *server.headers.values()])):
         if secret := os.environ.get(name):  # a server may repeat what it was given
             why = why.replace(secret, f"${{{name}}}")
     return McpFailed(f"the MCP server {server.name} failed: {why}"[:500])
