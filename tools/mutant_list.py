@@ -1232,8 +1232,8 @@ MUTANTS = (
     Mutant(
         "cli-kit-controls",
         "an escape sequence reaches the terminal",
-        'return cut if cut.isprintable() else _ends("".join(map(_escaped_character, cut)), limit)',
-        "return cut",
+        "cut = visible(_ends(text, limit), _escaped_character)",
+        "cut = _ends(text, limit)",
         SCREEN,
     ),
     Mutant(
@@ -1305,6 +1305,13 @@ MUTANTS = (
         'refuse_links = os.O_NOFOLLOW if place == "workspace" else 0',
         "refuse_links = 0",
         CONFIG_SOURCE,
+    ),
+    Mutant(
+        "plain-text-category",
+        "characters that nobody sees are shown as they are",
+        "unicodedata.category(character) in _HIDDEN or",
+        'unicodedata.category(character) == "Cc" or',
+        _tests(f"{UNIT}/test_plain_text.py"),
     ),
     Mutant(
         "turn-answer",

@@ -1,32 +1,107 @@
-"""Text for people: control characters made visible, counts with their nouns.
+"""Text for people: characters that nobody sees made visible, counts with their nouns.
 
 Text from outside may contain escape sequences, marks that reorder or hide what follows, and other
-characters that a reader never sees. `harmless` escapes them wherever the text is shown.
+characters that take no room on a screen: U+200B between two letters, a whole message in tag characters. A
+person who approves a command must see them. `harmless` writes them as escapes wherever the text is shown.
+
+Which characters those are is decided by their Unicode category, so it needs no list of the dangerous ones.
+Scripts and emoji need some of them, and keep them where they have a meaning: a joiner between two letters of
+Arabic or of an Indic script, or between two emoji; one variation selector after the character that it varies.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
 
-__all__ = ["CONTROLS", "counted", "first_words", "harmless"]
-
-# C0 and C1 controls, DEL, and marks that reorder or hide text. Tabs and line breaks are part of a text, and
-# joiners (U+200C, U+200D) are part of words and emoji, so they are not included.
-CONTROLS = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    r"\U000e0000-\U000e007f]|\r(?!\n)"
-)
-"""The characters that a terminal or a browser acts on."""
+__all__ = ["counted", "first_words", "harmless", "visible"]
 
 WORDS = 60
 """The default length of `first_words` in characters."""
 
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Categories: controls, format, surrogates, private use, unassigned, and the separators of lines."""
 
-def harmless(text: str) -> str:
-    """Return text with the characters that a terminal or a browser would act on escaped."""
+_LINE = frozenset("\n\t")
+"""Controls that are part of a text."""
+
+_JOINERS = "\u200c\u200d"
+
+# Letters and marks that are blank, although their category says otherwise.
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_SELECTORS = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+
+# Signs of Arabic, Syriac and Kaithi whose category is Cf, and that are seen nevertheless.
+_SEEN = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
+
+# Scripts whose words need joiners: Arabic to Sinhala, Tibetan to Mongolian, and others.
+_JOINING = re.compile(
+    "[\u0600-\u0dff\u0f00-\u109f\u1780-\u18af\u1b00-\u1c7f\ua800-\uabff\U00010a00-\U00011fff]"
+)
+
+# Characters that have variants: of Myanmar, Mongolian and Phags-pa, Chinese characters, and some signs.
+_VARIED = re.compile(
+    "[\u1000-\u109f\u1820-\u18aa\u3400-\u9fff\ua840-\ua877\uf900-\ufaff\U00020000-\U0003ffff\u203c\u2049\u2139]"
+)
+
+
+def harmless(text: str, *, before: str = "") -> str:
+    """Return text with the characters escaped that a reader would not see, or that a screen would act on.
+
+    `before` is what stands before the text, if it is shown piece by piece.
+    """
     if text.isascii() and text.replace("\n", " ").replace("\t", " ").isprintable():
-        return text  # true for most texts, and ten times as fast as the pattern
-    return CONTROLS.sub(lambda control: control[0].encode("unicode_escape").decode(), text)
+        return text  # true for most texts, and ten times as fast as the rest
+    return visible(text, lambda hidden: hidden.encode("unicode_escape").decode(), before=before)
+
+
+def visible(text: str, escape: Callable[[str], str], *, before: str = "") -> str:
+    """Return text with each hidden character replaced by what `escape` returns for it."""
+    suspects = "".join(filter(_may_hide, set(text)))
+    if not suspects:
+        return text
+
+    def shown(found: re.Match[str]) -> str:
+        place, character = found.start(), found[0]
+        last = text[place - 1] if place else before[-1:]
+        return character if _belongs(character, last, text[place + 1 : place + 2]) else escape(character)
+
+    return re.sub(f"[{re.escape(suspects)}]", shown, text)
+
+
+@lru_cache(maxsize=4_096)
+def _may_hide(character: str) -> bool:
+    if character in _LINE or character in _SEEN:
+        return False
+    return unicodedata.category(character) in _HIDDEN or _BLANK.match(character) is not None
+
+
+def _belongs(character: str, before: str, after: str) -> bool:
+    """Return True if a character that is hidden elsewhere has a meaning between its neighbors."""
+    if character == "\r":
+        return after == "\n"
+    if not before:
+        return False
+    if character in _JOINERS:
+        joins = _JOINING.match(before) and (not after or _JOINING.match(after))
+        return bool(joins) or (_is_emoji(before) and (not after or _is_emoji(after)))
+    if _SELECTORS.match(character):
+        is_keycap = before in "#*0123456789" and after == "\u20e3"
+        return is_keycap or bool(_VARIED.match(before)) or _is_symbol(before)
+    return False
+
+
+def _is_emoji(character: str) -> bool:
+    """Return True for a symbol, a skin tone, or the selector that makes a symbol an emoji."""
+    return character == "\ufe0f" or "\U0001f3fb" <= character <= "\U0001f3ff" or _is_symbol(character)
+
+
+def _is_symbol(character: str) -> bool:
+    return not character.isascii() and unicodedata.category(character) in ("So", "Sm")
 
 
 def counted(number: int, noun: str) -> str:

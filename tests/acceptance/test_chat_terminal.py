@@ -195,6 +195,11 @@ def test_escape_sequences_in_answers_are_harmless(chat: Start) -> None:
         terminal.wait("The tool says:")
         assert b"\x1b]0;owned" not in bytes(terminal.raw)
         assert "cleared" in terminal.text
+        terminal.paste("run echo a\u200bb \u202ec \U000e0072d")  # what is asked about is seen as it is
+        terminal.type("\r")
+        terminal.wait("Run run_command?", "$ echo a\\u200bb \\u202ec \\U000e0072d")
+        terminal.type("n")
+        terminal.wait("✗ run_command")
 
 
 def test_every_command_answers(chat: Start, folder: Path) -> None:

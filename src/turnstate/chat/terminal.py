@@ -97,7 +97,7 @@ class TerminalView:
         self._answer: asyncio.Future[str] | None = None
         self._reason: asyncio.Future[str] | None = None
         self._waiting_since: float | None = None
-        self._thinking = False
+        self._thinking, self._before = False, ""
         self._pastes = dict[str, str]()
         self._interrupted = -TWICE_SECONDS
         self._draft = ""
@@ -127,7 +127,8 @@ class TerminalView:
                 self._waiting_since = time.monotonic()
             case TextDelta(text):
                 self._thinking, self._waiting_since = False, None
-                await self._print(*self._rendered(self._stream.add(harmless(text))))
+                shown, self._before = harmless(text, before=self._before), text[-1:] or self._before
+                await self._print(*self._rendered(self._stream.add(shown)))
             case ReasoningDelta():
                 self._thinking = True
             case Retried(pause=pause, reason=reason):
@@ -153,7 +154,7 @@ class TerminalView:
             case Compacted():
                 await self._print(Text(compaction_line(event), "dim"))
             case Ended(reason=reason, text=text) if reason != "done":
-                await self._print(Text(f"the turn ended: {text}", "yellow"))
+                await self._print(Text(f"the turn ended: {harmless(text)}", "yellow"))
         self.redraw()
 
     def _rendered(self, blocks: list[Block]) -> Iterator[RenderableType]:
@@ -227,7 +228,7 @@ class TerminalView:
 
     async def choose(self, question: str, choices: list[Choice]) -> str:
         """Show a question above the prompt until one of its keys is pressed."""
-        self._question, self._choices = question, choices
+        self._question, self._choices = harmless(question), choices
         self._answer = asyncio.get_running_loop().create_future()
         self.redraw()
         try:
@@ -330,7 +331,7 @@ class TerminalView:
         if not status.limit:
             return [("", " starting …")]
         share = status.tokens / status.limit
-        parts: StyleAndTextTuples = [("", f" {status.model} · ")]
+        parts: StyleAndTextTuples = [("", f" {harmless(status.model)} · ")]
         used = {name: status.usage.get(name, 0) for name in CATEGORIES if name != "free"}
         filled = 0
         for name, tokens in used.items():
@@ -342,7 +343,7 @@ class TerminalView:
             parts.append(("", f" · {status.cached:.0%} cached"))
         if status.cost is not None:
             parts.append(("", f" · ${status.cost:.4f} spent"))
-        parts.append(("", f" · {status.place} · /help"))
+        parts.append(("", f" · {harmless(status.place)} · /help"))
         return parts
 
     def _keys(self) -> KeyBindings:

@@ -174,7 +174,7 @@ class PlainView:
     interactive = False
 
     def __init__(self) -> None:
-        self._line_is_open = False
+        self._line_is_open, self._before = False, ""
 
     async def event(self, event: AgentEvent) -> None:
         """Print text as it arrives, and one line for each step."""
@@ -228,9 +228,9 @@ class PlainView:
     def _print(self, text: str) -> None:
         import sys
 
-        sys.stdout.buffer.write(harmless(text).encode())
+        sys.stdout.buffer.write(harmless(text, before=self._before).encode())
         sys.stdout.flush()
-        self._line_is_open = not text.endswith("\n")
+        self._line_is_open, self._before = not text.endswith("\n"), text[-1:]
 
     def _end_line(self) -> None:
         if self._line_is_open:

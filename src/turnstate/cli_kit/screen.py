@@ -1,8 +1,8 @@
 """Terminal output: results on stdout, messages on stderr, in order and without active escape sequences.
 
 Pipes and files get UTF-8 regardless of the locale; a terminal gets its own encoding. Text from outside may
-contain escape sequences. Documents (`show`) are written to a pipe unchanged; on a terminal, control
-characters are written as JSON escapes, so JSON remains equivalent. Text for people is always made `harmless`,
+contain escape sequences. Documents (`show`) are written to a pipe unchanged; on a terminal, hidden characters
+are written as JSON escapes, so JSON remains equivalent. Text for people is always made `harmless`,
 since a pipe often ends at a terminal, and then printed (`display`). A message on stderr (`say`) also escapes
 control characters and is always one line.
 """
@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import click
 
 from ..errors import TurnstateError
-from ..plain_text import CONTROLS, counted, harmless
+from ..plain_text import counted, harmless, visible
 
 __all__ = [
     "abandon",
@@ -55,13 +55,16 @@ _BYTE_ESCAPES = range(
     0xDC80, 0xDD00
 )  # surrogate escapes: how Python represents bytes of a file name that are not UTF-8
 
+_SPACES = re.compile(r"[^\S ]")
+"""White space other than the space itself, which a label of one line does not have."""
+
 _captured: list[list[str]] = []
 """Stack of the texts that `paged` collects."""
 
 
 def show(text: str) -> None:
     """Write one line or document of results unchanged; on a terminal, controls become JSON escapes."""
-    display(CONTROLS.sub(_as_json, text) if on_terminal() else text)
+    display(visible(text, _as_json) if on_terminal() else text)
 
 
 def display(text: str) -> None:
@@ -98,8 +101,10 @@ def say(text: str) -> None:
 
 def escaped(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
     """Return text as one printable line: controls escaped, the middle of a long text cut out."""
-    cut = _ends(text, limit)
-    return cut if cut.isprintable() else _ends("".join(map(_escaped_character, cut)), limit)
+    cut = visible(_ends(text, limit), _escaped_character)
+    return (
+        cut if cut.isprintable() else _ends(_SPACES.sub(lambda one: _escaped_character(one[0]), cut), limit)
+    )
 
 
 def _ends(text: str, limit: int) -> str:
@@ -126,13 +131,11 @@ def abandon() -> None:
         os.close(nowhere)
 
 
-def _as_json(control: re.Match[str]) -> str:
-    return json.dumps(control[0])[1:-1] if control[0] != "\x7f" else "\\u007f"
+def _as_json(hidden: str) -> str:
+    return json.dumps(hidden)[1:-1] if hidden != "\x7f" else "\\u007f"
 
 
 def _escaped_character(character: str) -> str:
-    if character.isprintable():
-        return character
     if ord(character) in _BYTE_ESCAPES:
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode()

@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from ..plain_text import harmless
+
 __all__ = [
     "STAGED",
     "Changes",
@@ -141,7 +143,7 @@ def shown(path: bytes) -> str:
     """Return a path for people, on one line: as it is, or C-quoted if it is not printable text."""
     try:
         text = path.decode()
-        if _PLAIN.fullmatch(text):
+        if _PLAIN.fullmatch(text) and harmless(text) == text:
             return text
     except UnicodeDecodeError:
         pass
