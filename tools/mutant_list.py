@@ -204,8 +204,8 @@ MUTANTS = (
     Mutant(
         "tokens-loaded-once",
         "every thread that waits for a vocabulary loads it again",
-        "if name not in loaded:",
-        "if name:",
+        "if vocabulary not in loaded:",
+        "if vocabulary:",
         EXACT,
     ),
     # Formats.

@@ -69,6 +69,7 @@ STEPS = [
     ("/mcp", "no MCP server"),
     ("/model", "scripted · window"),
     ("/model gpt-5", "gpt-5 answers from now on"),
+    ("/model", "the provider ends it on 2026-12-11"),
     ("/agent", "agent: default"),
     ("/usage", "tokens sent"),
     ("/save talk.json", "saved to talk.json"),

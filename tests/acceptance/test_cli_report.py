@@ -176,6 +176,8 @@ def test_what_a_provider_reported_is_marked_as_reported(url: str) -> None:
     assert "cached (reported)" in text
     assert "; 93.5% cached, as reported\n" in text
     assert found["cached"] == 300 / 321
+    assert found["cost"] == pytest.approx((21 * 2.5 + 300 * 1.25 + 7 * 10) / 1e6)
+    assert "cost $0.0005 by the prices of 2" in text
     assert re.search(r"\b321 +300\n", text)
 
 

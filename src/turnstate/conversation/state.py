@@ -49,7 +49,7 @@ from .tools import BUILTIN, ToolOrigin, repaired, specs
 
 __all__ = ["ConversationState"]
 
-DEFAULT_BUDGET = Budget(200_000, output=4_096)
+DEFAULT_BUDGET = Budget(200_000, output=4_096, capped=False)
 """The budget of a conversation without a model."""
 
 

@@ -117,7 +117,7 @@ def test_an_unknown_model_is_a_warning_and_a_window_of_200_000(caplog: pytest.Lo
 def test_without_a_model_the_budget_is_that_of_an_ordinary_one() -> None:
     state = ConversationState("c")
     assert state.model_info is None
-    assert state.budget == Budget(200_000, output=4_096)
+    assert state.budget == Budget(200_000, output=4_096, capped=False)
 
 
 EXACT = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
