@@ -42,7 +42,7 @@ process takes 100 µs, too long for each of the thousands of files of a checkpoi
 
 _MAX_DESCRIPTORS = 1024  # checked if the system does not list them
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a garbage collection may close a forgotten file while the lock is held
 hold_during_fork(_lock)
 _ours = set[int]()  # descriptors that this module has given out or kept
 _kept = dict[tuple[int, int], list[int]]()

@@ -80,7 +80,7 @@ _SET, _GET = getattr(fcntl, "F_OFD_SETLK", None), getattr(fcntl, "F_OFD_GETLK", 
 _TAKEN = (errno.EAGAIN, errno.EACCES)  # by the lock of someone else
 
 _log = logging.getLogger(__name__)
-_lock = threading.Lock()
+_lock = threading.RLock()  # a garbage collection may close a file while the lock is held
 _held = dict[Inode, "DatabaseHold"]()
 
 
@@ -446,7 +446,7 @@ def _forget_in_child() -> None:
     was killed. The child has no locks of its own on these files yet.
     """
     global _lock  # noqa: PLW0603 - another thread of the parent may have had it
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     for one in _held.values():
         one.forget()
         one._is_gone = True

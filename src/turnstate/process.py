@@ -18,7 +18,7 @@ import os
 import threading
 import time
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from weakref import WeakSet
 
 from .errors import WrongProcess
@@ -36,10 +36,13 @@ __all__ = [
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for statements that are running; usually they take milliseconds."""
 
+AnyLock: TypeAlias = "threading.Lock | threading.RLock"
+
 _handles: WeakSet[Any] = WeakSet()
 _pausing: WeakSet[Pausing] = WeakSet()
 _registering = threading.Lock()
-_locks, _held = [_registering], list[threading.Lock]()
+_locks: list[AnyLock] = [_registering]
+_held: list[AnyLock] = []
 
 
 class Owner:
@@ -89,7 +92,7 @@ def pause_before_fork(handle: Pausing) -> None:
         _pausing.add(handle)
 
 
-def hold_during_fork(lock: threading.Lock) -> None:
+def hold_during_fork(lock: AnyLock) -> None:
     """Hold a lock of the whole process during each fork: a thread that had it would never free it there."""
     _locks.append(lock)
 

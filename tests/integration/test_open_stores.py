@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -223,3 +224,50 @@ def test_a_planted_reader_that_opens_and_closes_is_caught(tmp_path: Path) -> Non
             assert lost(tmp_path) == [f"{STORE}{side}"]
         (tmp_path / STORE).unlink()
         (tmp_path / f"{STORE}-shm").unlink()
+
+
+AGENT = """
+import asyncio, os, sys
+from pathlib import Path
+from turnstate import Message, SessionManager, ToolCallRequest
+from turnstate.tools import FILE_TOOLS, ToolManager
+
+async def main():
+    sessions = await SessionManager.open("sqlite:///agent.db")
+    session = await sessions.open_or_create("s")
+    tools = ToolManager(FILE_TOOLS, workspace=Path.cwd())
+    async for _ in tools.run([ToolCallRequest(name="search_files", args={"pattern": "lighthouse"}),
+                              ToolCallRequest(name="read_file", args={"path": "agent.db"})]):
+        pass
+    for number in range(20):
+        await session.append(Message.user(f"before {number}"))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(20):
+        await session.append(Message.user(f"after {number}"))
+    print("done", flush=True)
+    if sys.argv[1] == "killed":
+        os.kill(os.getpid(), 9)
+    await sessions.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("end", ["killed", "closed"])
+def test_nothing_is_lost_if_an_agent_reads_its_own_folder(tmp_path: Path, end: str) -> None:
+    run = {"cwd": tmp_path, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+
+    def program(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "turnstate", *arguments, "--store", "sqlite:///agent.db"]
+        return subprocess.run(command, check=False, **run)
+
+    with subprocess.Popen([sys.executable, "-c", AGENT, end], stdin=subprocess.PIPE, **run) as agent:
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == "ready\n"
+        assert program("sessions").returncode == 0
+        assert "done\n" in agent.communicate("\n", timeout=120)[0]
+    shown = program("show", "s").stdout
+    assert [shown.count(f"{word} {number}\n") for word in ("before", "after") for number in range(20)] == [
+        1
+    ] * 40

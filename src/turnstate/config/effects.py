@@ -8,6 +8,7 @@ and so did what is in it. Values of environment variables and passwords in URLs 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
