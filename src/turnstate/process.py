@@ -142,9 +142,7 @@ def keep_forever(inherited: object) -> None:
 
 def _before_fork() -> None:
     deadline = time.monotonic() + FORK_PATIENCE
-    for lock in _locks:
-        if lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            _held.append(lock)
+    _held.extend(lock for lock in _locks if lock.acquire(timeout=max(0.0, deadline - time.monotonic())))
     for one in _pausing:
         one.pause(deadline)
 
