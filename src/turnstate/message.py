@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import force_setattr
 
 from . import ids, long_json, strict_json
@@ -157,15 +157,22 @@ def _quoted(text: str) -> str:
 
 
 class ToolCallResult(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """The result of a call: any JSON value, including ``0``, ``false``, ``""``, ``null`` and ``[]``."""
+    """The result of a call: any JSON value, including ``0``, ``false``, ``""``, ``null`` and ``[]``.
+
+    ``kind`` is the kind of the call in the document that the result was read from, if it is not a function's:
+    the call itself may be elsewhere. For a known call, the kind of the call counts.
+    """
 
     tool_call_id: CallId
     result: Any
     is_error: bool = False
+    kind: str | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if not (self.extra is UNSET and type(self.tool_call_id) is str and self.tool_call_id.isascii()):
             settle(self, "tool_call_id")
+        if self.kind is not UNSET:
+            settle(self, "kind")
         if not self.tool_call_id:
             raise InvalidMessage("a tool result needs the id of its call")
         if type(self.is_error) is not bool:

@@ -32,7 +32,7 @@ from .rules.fields import Fields, stripped
 from .rules.report import Report
 from .scope import Piece, Scope, Slot
 
-__all__ = ["UNKNOWN_TOOL", "Adapter", "in_setting"]
+__all__ = ["UNKNOWN_TOOL", "Adapter"]
 
 T = TypeVar("T")
 
@@ -206,7 +206,7 @@ class Adapter(Format):
 
     def _takes(self, message: Message) -> bool:
         """Return True if the provider accepts a message within the shortest conversation that can hold it."""
-        return not self._violations(self.render(in_setting(message)), request=False)
+        return not self._violations(self.render(_in_setting(message)), request=False)
 
     def _plainer(self, message: Message) -> Message:
         """Drop the edits that the provider rejects; if that is not enough, its own kinds of blocks too."""
@@ -369,7 +369,7 @@ def _is_plain(message: Message) -> bool:
     return not any(isinstance(part, OpaquePart | ReasoningPart) for part in message.parts)
 
 
-def in_setting(message: Message) -> list[Message]:
+def _in_setting(message: Message) -> list[Message]:
     """Return the shortest conversation that can hold a message."""
     native = message.native and replace(message.native, envelope=UNSET, starts=None)
     alone = replace(message, native=native)
@@ -386,8 +386,8 @@ def in_setting(message: Message) -> list[Message]:
             return [_QUESTION, alone, *answers]
         case _:
             calls = [
-                ToolCallRequest(id=result.tool_call_id, name=UNKNOWN_TOOL, args={})
-                for result in message.tool_results
+                ToolCallRequest(id=one.tool_call_id, name=UNKNOWN_TOOL, args={}, kind=one.kind or None)
+                for one in message.tool_results
             ]
             asked = Message.assistant(tool_calls=calls, id="calls", timestamp=UNKNOWN_TIME)
             return [_QUESTION, asked, alone]

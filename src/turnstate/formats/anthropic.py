@@ -218,8 +218,8 @@ def _without_end(content: str | list[dict[str, Any]]) -> str | list[dict[str, An
     """Return content without the white space at its end."""
     if isinstance(content, str):
         return content.rstrip()
-    *before, last = content
-    return [*before, {**last, "text": last["text"].rstrip()}]
+    kept = content[:-1]
+    return [*kept, *({**last, "text": last["text"].rstrip()} for last in content[-1:])]
 
 
 def _notice(body: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from .. import message, strict_json, wire_text
 from ..errors import InputError, InvalidPayload
@@ -46,6 +46,7 @@ class Result(NamedTuple):
     result: Any
     is_error: bool = False
     name: str | None = None
+    kind: str | None = None
 
 
 class Draft(Struct):
@@ -94,6 +95,7 @@ class Settling:
                 tool_call_id=self._answers.answer(index, result.id, result.name),
                 result=result.result,
                 is_error=result.is_error,
+                kind=result.kind or UNSET,
             )
             for result in draft.results
         )

@@ -41,7 +41,7 @@ BLANK_SCREEN = (
 """One white pixel. A computer's output must be a screenshot, also where there is none to show."""
 
 _NAMED_BY_ITEM = ("function", "custom")
-_SET_BY_US = ("type", "call_id", "id", "approval_request_id")
+_STATUSES = ("in_progress", "completed", "incomplete", "failed")
 
 
 def read_call(kind: str, item: Item) -> Call:
@@ -96,11 +96,14 @@ def write_call(call: ToolCallRequest, scope: Scope) -> Item:
         case "apply_patch":
             item |= {"operation": args, "status": "completed"}
         case "computer":
-            item |= {"pending_safety_checks": [], **args, "status": "completed"}
+            item |= {key: value for key, value in args.items() if key in ("action", "actions")}
+            item |= {"pending_safety_checks": args.get("pending_safety_checks", []), "status": "completed"}
         case "mcp_approval":
-            arguments = args.get("arguments")
-            given = arguments if isinstance(arguments, str) else wire_text.json_text(arguments)
-            item |= {"server_label": args.get("server_label"), "name": args.get("name"), "arguments": given}
+            asked = {key: args.get(key) for key in ("server_label", "name", "arguments")}
+            item |= {
+                key: value if isinstance(value, str) else wire_text.json_text(value)
+                for key, value in asked.items()
+            }
         case _:
             item["arguments"] = draft.written(call)
     return item
@@ -108,68 +111,93 @@ def write_call(call: ToolCallRequest, scope: Scope) -> Item:
 
 def read_output(kind: str, item: Item, read_part: Callable[[Item], Any]) -> Result:
     """Read an output of any kind."""
-    id, output = text_or_none(item.get(id_of_output(kind, item))) or "", item.get("output", "")
+    id, output, is_error = (
+        text_or_none(item.get(id_of_output(kind, item))) or "",
+        item.get("output", ""),
+        False,
+    )
     match kind:
         case "shell":
-            return Result(id, output, any(map(_has_failed, output if isinstance(output, list) else ())))
+            is_error = any(map(_has_failed, output if isinstance(output, list) else ()))
         case "apply_patch":
-            return Result(id, output or "", item.get("status") == "failed")
+            output, is_error = output or "", item.get("status") == "failed"
         case "computer":
             shot = _screenshot(output)
-            return Result(id, wire_text.result_of_parts([shot]) if shot else output)
+            output = wire_text.result_of_parts([shot]) if shot else output
         case "mcp_approval":
-            given = {key: item[key] for key in ("approve", "reason") if item.get(key) is not None}
-            return Result(id, given)
+            output = {key: item[key] for key in ("approve", "reason") if item.get(key) is not None}
         case _:
-            return Result(id, result_of_blocks(output, read_part))
+            output = result_of_blocks(output, read_part)
+    return Result(id, output, is_error, kind=None if kind == "function" else kind)
 
 
-def write_output(result: ToolCallResult, call: ToolCallRequest | None, scope: Scope, written: Output) -> Item:
-    """Write a result as the output item that its call needs; `call` is None unless it has a kind."""
-    kind = call.kind if call and call.kind in KINDS else "function"
-    item: Item = {"type": KINDS[kind].output, KINDS[kind].output_id: scope.wire_id(result.tool_call_id)}
+def write_output(result: ToolCallResult, scope: Scope, written: Output) -> Item:
+    """Write a result as the output item of its call's kind; of its own if the call is elsewhere."""
+    id = result.tool_call_id
+    call = scope.natives.get(id)
+    named = call.kind if call else result.kind if id not in scope.names else None
+    kind = named if isinstance(named, str) and named in KINDS else "function"
+    item: Item = {"type": KINDS[kind].output, KINDS[kind].output_id: scope.wire_id(id)}
     value, args = result.result, call.args if call else {}
     match kind:
         case "shell":
             longest = args.get("max_output_length")
-            item |= _fields(value) or {"output": _chunks(result)}
-            return {**item, "max_output_length": longest} if isinstance(longest, int) else item
+            item |= {"max_output_length": longest} if isinstance(longest, int) else {}
+            return item | (_fields(value, _are_chunks) or {"output": _chunks(result)})
         case "local_shell":
-            return item | (_fields(value) or {"output": wire_text.result_text(value)})
+            return item | (_fields(value, _is_text) or {"output": wire_text.result_text(value)})
         case "apply_patch":
-            status = {"status": "failed" if result.is_error else "completed"}
             text = wire_text.result_text(value)
-            return item | status | (_fields(value) or ({"output": text} if text else {}))
+            said = _fields(value, _is_text) or ({"output": text} if text else {})
+            failed = result.is_error or said.get("status") == "failed"
+            return item | said | {"status": "failed" if failed else "completed"}
         case "computer":
-            return item | (_fields(value) or _shown(value, args, scope))
+            return item | (_fields(value, _is_screenshot) or _shown(value, args, scope))
         case "mcp_approval":
             return item | _decision(result)
         case _:
             return {**item, "output": written(value)}
 
 
-def _fields(value: Any) -> Item | None:
+def _fields(value: Any, is_output: Callable[[Any], bool]) -> Item | None:
     """Return a result that is given as the fields of its item."""
-    if not isinstance(value, dict) or "output" not in value:
+    if not isinstance(value, dict) or not is_output(value.get("output")):
         return None
-    return {key: item for key, item in value.items() if key not in _SET_BY_US}
+    fields: Item = {"output": value["output"]}
+    if value.get("status") in _STATUSES:
+        fields["status"] = value["status"]
+    if isinstance(longest := value.get("max_output_length"), int):
+        fields["max_output_length"] = longest
+    if isinstance(checks := value.get("acknowledged_safety_checks"), list):
+        fields["acknowledged_safety_checks"] = [one for one in checks if isinstance(one, dict)]
+    return fields
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _chunks(result: ToolCallResult) -> list[Item]:
     """Write what a shell printed: chunks as they are, anything else as one that ended by itself."""
     value = result.result
     chunks = [value] if isinstance(value, dict) else value
-    if isinstance(chunks, list) and chunks and all(map(_is_chunk, chunks)):
-        return [
-            {"stdout": "", "stderr": "", "outcome": _outcome(result.is_error), **chunk} for chunk in chunks
-        ]
+    if _are_chunks(chunks):
+        plain = {"stdout": "", "stderr": "", "outcome": _outcome(result.is_error)}
+        return [plain | {key: chunk[key] for key in plain if key in chunk} for chunk in chunks]
     text = wire_text.result_text(value)
     shown = {"stdout": "", "stderr": text} if result.is_error else {"stdout": text, "stderr": ""}
     return [{**shown, "outcome": _outcome(result.is_error)}]
 
 
+def _are_chunks(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_chunk, value))
+
+
 def _is_chunk(value: Any) -> bool:
-    return isinstance(value, dict) and ("stdout" in value or "stderr" in value)
+    if not isinstance(value, dict) or not ("stdout" in value or "stderr" in value):
+        return False
+    texts = (value.get("stdout", ""), value.get("stderr", ""))
+    return all(map(_is_text, texts)) and isinstance(value.get("outcome", {}), dict)
 
 
 def _outcome(is_error: bool) -> Item:
@@ -179,6 +207,10 @@ def _outcome(is_error: bool) -> Item:
 def _has_failed(chunk: Any) -> bool:
     outcome = chunk.get("outcome") if isinstance(chunk, dict) else None
     return isinstance(outcome, dict) and (outcome.get("type") == "timeout" or outcome.get("exit_code") != 0)
+
+
+def _is_screenshot(output: Any) -> bool:
+    return _screenshot(output) is not None
 
 
 def _screenshot(output: Any) -> ImagePart | None:
@@ -199,7 +231,7 @@ def _shown(value: Any, args: Mapping[str, Any], scope: Scope) -> Item:
     if shot is not None:
         url = shot.url if shot.data is None else media.data_url(shot.data, shot.media_type)
         return {"output": {**output, **({"image_url": url} if url else {"file_id": shot.file_id})}}
-    if isinstance(value, dict) and value.get("type") == "computer_screenshot":
+    if _is_screenshot(value):
         return {"output": value}
     scope.omit("text in place of a screenshot")
     checks = args.get("pending_safety_checks")

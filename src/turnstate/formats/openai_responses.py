@@ -23,7 +23,6 @@ from ..message import Message, Role
 from ..part import Content, FilePart, ImagePart, Native, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from . import media
-from .adapter import in_setting
 from .draft import Call, Document, Draft, expect, text_or_none
 from .edits import value_at
 from .exchange import Exchange
@@ -32,6 +31,7 @@ from .port import Violation
 from .replies import openai_responses as replies
 from .replies.reply import ResponseContent, ResponseStream
 from .rules import openai_responses as rules
+from .rules.report import objects
 from .schemas import function_schemas, read_function_schemas
 from .scope import Piece, Scope, Slot
 
@@ -44,9 +44,6 @@ FORMAT = "openai-responses"
 
 STORED = "rs_"
 """The id prefix of reasoning that the service stores; such an id is as good as a signature."""
-
-
-_PAIRING = ("call-unanswered", "result-orphan")
 
 
 class _MessageItem(Struct):
@@ -78,7 +75,7 @@ def whole_draft(items: list[Any]) -> Draft:
     for index, item in enumerate(items):
         path = f"$.output[{index}]"
         kind = rules.call_kind(expect(item, dict[str, Any], path))
-        if rules.output_kind(item) or (kind and item.get(rules.id_of_call(kind)) in answered):
+        if rules.output_kind(item) or (kind and text_or_none(item.get(rules.id_of_call(kind))) in answered):
             run.add_opaque(item)  # the service ran the call itself
             continue
         if other := _draft(item, path):
@@ -268,10 +265,7 @@ class OpenAIResponses(Exchange):
     def _write(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
         if message.role == "tool":
             written = partial(self._output, scope=scope)
-            return [
-                write_output(one, scope.natives.get(one.tool_call_id), scope, written)
-                for one in message.tool_results
-            ]
+            return [write_output(one, scope, written) for one in message.tool_results]
         items = self._content(message, scope)
         return items + [write_call(call, scope) for call in message.tool_calls]
 
@@ -286,11 +280,7 @@ class OpenAIResponses(Exchange):
                 yield Slot(True, (index, rules.id_of_output(kind, item)))
 
     def _renamed(self, body: Any, message: Message, scope: Scope) -> Any:
-        kinds = (
-            [rules.output_kind(item) for item in body if isinstance(item, dict)]
-            if message.tool_results
-            else []
-        )
+        kinds = [rules.output_kind(item) for item in objects(body)]
         for kind, result in zip(kinds, message.tool_results, strict=False):
             made = scope.natives.get(result.tool_call_id)
             wanted = made.kind if made else "function"
@@ -311,17 +301,16 @@ class OpenAIResponses(Exchange):
         native = message.native or Native(format=self.name)
         read = self.parse(self.render([replace(message, native=replace(native, envelope=UNSET))])["input"])
         ours = {call.provider_id or call.id: call.id for call in message.tool_calls}
-        calls = [call for part in read for call in part.tool_calls]
-        names = {
-            call.id: ours.get(call.provider_id or "", CallId(call.provider_id or call.id)) for call in calls
-        }
+        names: dict[CallId, CallId] = {}
+        for call in (call for part in read for call in part.tool_calls):
+            theirs = ours.get(call.provider_id or "", CallId(call.provider_id or call.id))
+            names[call.id] = call.id if theirs in names.values() else theirs
         return tuple(_unfolded(part, number, message, names) for number, part in enumerate(read))
 
     def _takes(self, message: Message) -> bool:
-        found = self._violations(self.render(in_setting(message)), request=False)
-        return all(
-            one.rule == "result-kind" or (one.rule in _PAIRING and _keeps_calls(message)) for one in found
-        )
+        if _keeps_calls(message):  # from an older log, perhaps without each other: `unfolded` parts them
+            return True
+        return super()._takes(message)
 
     def _fits(self, body: Any, *, leading: bool) -> bool:
         if isinstance(body, dict):

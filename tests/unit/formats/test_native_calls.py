@@ -251,6 +251,27 @@ def opaque(*bodies: Any) -> Message:
 
 
 @each_pair
+def test_no_result_of_a_tool_makes_a_request_that_the_service_rejects(call: Any, output: Any) -> None:
+    said = [Message.user("Go."), reply(call(1))]
+    odd = [None, 7, "", "x", [], {}, [1], {"output": 7}, {"output": []}, {"stdout": 7}, [{"stderr": None}]]
+    odd += [{"output": "x", "status": "maybe", "role": "user"}, {"output": {"type": "computer_screenshot"}}]
+    for value in odd:
+        done = Message.tool([ToolCallResult.of(said[1].tool_calls[0].id, value)])
+        assert sent([*said, done])[2]["type"] == output(1)["type"]
+
+
+@each_pair
+def test_a_broken_field_is_left_out_and_the_item_stays_what_it_is(call: Any, output: Any) -> None:
+    for broken in (7, None, {"a": [1]}):
+        for key in output(1).keys() - {"type", "call_id", "id", "approval_request_id"}:
+            document = [ASK, call(1), {**output(1), key: broken}, ASK]
+            messages = responses.parse(document)
+            assert (
+                responses.validate(StateManager().window(messages, Budget.UNLIMITED).render(responses)) == []
+            )
+
+
+@each_pair
 def test_what_an_older_log_kept_as_the_services_own_items_is_sent_as_before(call: Any, output: Any) -> None:
     for log in (
         [Message.user("Go."), opaque(call(1), output(1))],
@@ -344,7 +365,7 @@ def test_a_reference_to_an_item_may_come_without_a_type() -> None:
 
 @each("key", ["previous_response_id", "conversation"])
 def test_outputs_of_calls_that_the_service_keeps_stay_outputs(key: str) -> None:
-    output = item("function_call_output", call_id="c1", output=LONG, id="fco_1")
+    output = item("custom_tool_call_output", call_id="c1", output=LONG, id="ctco_1")
     document = {"model": "gpt-5", key: "resp_1", "input": [output, custom_output(2)]}
     assert fit(document, 1_000_000) == document
     short = {**document, "input": [{**output, "output": "fog"}, custom_output(2)]}
@@ -353,5 +374,8 @@ def test_outputs_of_calls_that_the_service_keeps_stay_outputs(key: str) -> None:
     assert responses.request(responses.parse(short)) == short
     result = fitted(document, 3_000)
     assert (result.payload[key], result.repairs) == ("resp_1", ())
-    assert [one["call_id"] for one in result.payload["input"]] == ["c1", "c2"]
+    assert [(one["type"], one["call_id"]) for one in result.payload["input"]] == [
+        ("custom_tool_call_output", "c1"),
+        ("custom_tool_call_output", "c2"),
+    ]
     assert result.payload["input"][0]["output"].startswith("[Data Truncated]")
