@@ -13,6 +13,8 @@ from thoroughness import examples, rng, runs
 
 from turnstate import Budget, Message, StateManager, ToolCallRequest, ToolCallResult, ToolSpec, formats
 from turnstate.context import Head
+from turnstate.context.live_window import LiveWindow
+from turnstate.entry import Decision
 from turnstate.models.cache_marks import marked_for_anthropic, marked_for_bedrock
 from turnstate.part import TextPart
 
@@ -95,3 +97,25 @@ def test_after_a_cut_the_tools_and_the_system_prompt_are_found(provider: str) ->
             request["messages"][0]["content"] = [{"text": f"{start} conversations were cut."} | kind]
             read, _ = cache.answer(MARKED[provider](request))
             assert read >= FIXED or start == number == 0
+
+
+def test_only_a_recorded_decision_costs_what_was_cached() -> None:
+    for seed in range(runs(6, long=100)):
+        numbers, manager, cache = rng(f"live {seed}"), StateManager(counter="estimate"), PromptCache()
+        live = LiveWindow(manager.counter, manager.policy)
+        messages, decisions = list[Message](), list[Decision]()
+        for turn in range(10):
+            messages.append(Message.user(f"Question {turn}? " + "What of the harbor? " * 5))
+            head = Head(system=SYSTEM, memory=f"Known since day {turn}. " * 20, tools=TOOLS)
+            for number in range(numbers.randint(1, 4)):
+                live.under(Budget(12_000), decisions)
+                live.grow(messages[live.length :])
+                window = live.window(head, decisions)
+                live.sent(window)
+                decisions += window.decisions
+                request = formats.get("anthropic").request(window.messages, tools=TOOLS)
+                read, possible = cache.answer(marked_for_anthropic(request))
+                assert read == possible or window.decisions
+                messages += _round(f"{turn}-{number}", numbers.randint(1, 25))
+            messages.append(Message.assistant("Answer. " * 20))
+        assert decisions
