@@ -32,7 +32,7 @@ from typing import BinaryIO, Self
 from msgspec import Struct
 
 from .. import files
-from ..errors import CheckpointsBusy, CheckpointsDamaged, GitFailed, GitMissing
+from ..errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, GitFailed, GitMissing
 
 __all__ = [
     "AROUND",
@@ -61,6 +61,7 @@ OLDEST = (2, 36)
 
 _CONFIG_SECONDS = 5.0  # reading a setting takes a few milliseconds
 _LOCK_SECONDS = 30.0  # a snapshot takes less
+_DESCRIPTORS = 100  # a restore syncs 64 files at once; git, its pipes and the folders on the way need a dozen
 _MAX_SECONDS = 900.0  # after that git counts as hung; the first snapshot of a huge tree takes a few
 _SETTINGS = {
     "core.fsync": "all",
@@ -99,9 +100,29 @@ _CHUNK = 1 << 20
 _AUTHOR = "Turnstate <turnstate@localhost>"
 
 
+def _check_descriptors() -> None:
+    """Raise CheckpointError if this process cannot open as many files as an operation may need at once.
+
+    In the middle of one, a file that cannot be opened would be taken for missing or damaged.
+    """
+    opened = list[int]()
+    try:
+        for _ in range(_DESCRIPTORS):
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoints may need {_DESCRIPTORS} files open at once, and this process can open only "
+            f"{len(opened)} more ({error.strerror}); nothing was changed; close some, or raise `ulimit -n`"
+        ) from error
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[int]:
     """Lock a shadow repository; the lock lasts until the last process that holds it closes it or exits."""
+    _check_descriptors()
     try:
         lock = files.lock(folder / "lock", seconds=_LOCK_SECONDS)
     except files.LockTimeout:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,15 +21,18 @@ class FilesReplaced(apsw.Error):
 UNUSABLE = (UnicodeEncodeError, OverflowError)
 """Python errors for values that SQLite cannot store."""
 
-FAULTS = (apsw.Error, UnicodeDecodeError, *UNUSABLE)
+FAULTS = (apsw.Error, UnicodeDecodeError, OSError, MemoryError, *UNUSABLE)
 """All errors that `fault` translates."""
 
-UNREADABLE = (apsw.CorruptError, apsw.TooBigError, apsw.NoMemError, MemoryError, UnicodeDecodeError)
+UNREADABLE = (apsw.CorruptError, apsw.TooBigError, UnicodeDecodeError)
 """Errors that a damaged row causes when it is read: a broken tree, an absurd length, or invalid UTF-8.
 
-I/O errors are not included, since the disk may work again later.
+I/O errors and a lack of memory are not included, since they may pass: an entry that was not read then is not
+damaged. SQLite does not allocate what a damaged length asks for if the file is shorter.
 """
 
+
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 _MEANINGS: list[tuple[type[apsw.Error], type[StoreError], str]] = [
     (
@@ -90,10 +95,27 @@ def _translation(error: Exception, path: str) -> TurnstateError:
         return StoreDamaged(
             f"{path} is damaged: a text column is not valid UTF-8; run `turnstate verify` on it"
         )
+    if isinstance(error, apsw.NoMemError | MemoryError):
+        return StoreUnavailable(f"there is no memory left to read or write {path}; nothing was acknowledged")
+    if isinstance(error, OSError):
+        return StoreUnavailable(
+            f"{path} cannot be read or written ({error.strerror}); nothing was acknowledged"
+        )
+    if isinstance(error, apsw.CantOpenError) and (why := _why_nothing_opens()):
+        return StoreUnavailable(f"{path} cannot be opened: {why}; nothing was acknowledged")
     for kind, meaning, text in _MEANINGS:
         if isinstance(error, kind):
             return meaning(text.format(path=path, error=error))
     return StoreError(f"{path}: {type(error).__name__}: {error}")
+
+
+def _why_nothing_opens() -> str:
+    """Return why this process cannot open any file, or an empty string; SQLite does not say."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return f"{error.strerror} (see `ulimit -n`)" if error.errno in _NO_DESCRIPTORS else ""
+    return ""
 
 
 def unusable(error: Exception) -> InputError:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 import apsw
 from msgspec import Struct
 
-from ...errors import StoreUnavailable
 from .queries import SQL
 
 if TYPE_CHECKING:
@@ -182,12 +181,7 @@ def settle_log(db: Connection, path: str) -> None:
         return
     with db.writing():
         db.execute("BEGIN IMMEDIATE")  # for the lock alone: it is rolled back
-        try:
-            _rewrite(path)
-        except OSError as error:
-            raise StoreUnavailable(
-                f"the WAL of {path} cannot be written ({error.strerror}); nothing was acknowledged"
-            ) from error
+        _rewrite(path)
 
 
 def _rewrite(path: str) -> None:

@@ -37,7 +37,7 @@ from ...process import Owner, pause_before_fork
 from ..values import Change, Receipt
 from . import changes
 from .connection import LOOK_AGAIN, WAL_PAGES, Connection, connect, patience
-from .faults import UNREADABLE, UNUSABLE, fault
+from .faults import FAULTS, UNREADABLE, UNUSABLE, fault
 from .search import index_some
 from .wal import grow_log, report_lost_commits, settle_log
 
@@ -381,9 +381,7 @@ class Writer:
             if isinstance(error, UNREADABLE) and len(batch) > 1:
                 self._one_by_one(work, batch)
                 return
-            translated = (
-                fault(error, self._path) if isinstance(error, apsw.Error | UnicodeDecodeError) else error
-            )
+            translated = fault(error, self._path) if isinstance(error, FAULTS) else error
             for waiting in batch:
                 waiting.error = waiting.error or translated
 
