@@ -19,6 +19,7 @@ from thoroughness import LONG, report
 
 PROGRAM = Path(__file__).with_name("starved_process.py")
 STEPS = {"descriptors": 1 if LONG else 2, "memory": 1}
+LATER = 8  # descriptors of connections that a store opens when it first needs them
 BYTES = 512 if LONG else 32_768  # of a step of memory
 
 
@@ -39,9 +40,9 @@ def wrong(tries: list[Any]) -> list[str]:
         left = f"with {one['left']} left: "
         found += [left + one["error"]] * one["error"].startswith("not typed")
         found += [left + f"refused with enough again: {one['again']}"] * bool(one["again"])
-        found += [left + f"{one['leaked']} descriptors stay open"] * (one["leaked"] > 0)
         found += [left + what for what in one["broken"]]
-    return found
+    stay_open = sum(one["leaked"] for one in tries)
+    return found + [f"{stay_open} descriptors stay open"] * (stay_open > LATER)
 
 
 @pytest.mark.req("G6")
