@@ -156,6 +156,7 @@ ALLOWED = {
     "demo.story.play_checkpoint": DEMO,
     "files.enter": FOLDER,
     "files.load_cache": SHADOW,
+    "files.make_private": HOME,
     "files.open_folder": FOLDER,
     "files.save_cache": NEW,
     "files.try_lock": "a lock file, which only Turnstate writes",
@@ -193,6 +194,7 @@ ALLOWED = {
     "stores.sql.named_statements": PACKAGE,
     "stores.sqlite.connection.create_file": NEW,
     "stores.sqlite.salvage.publish": "a copy whose connections are closed",
+    "tools.process._has_running": "a file of the system",
     "tools.workspace.WorkspaceFiles.read": WRAPPED,
     "tools.workspace.WorkspaceFiles.write": NEW,
 }
