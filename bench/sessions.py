@@ -13,7 +13,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import session_cold, session_disk, session_latency, session_length, session_reads, session_throughput
+from . import (
+    session_cold,
+    session_disk,
+    session_guard,
+    session_latency,
+    session_length,
+    session_reads,
+    session_throughput,
+)
 from .peer_process import ROOT, PeerMissing
 from .session_contest import OnDisk, file_system
 from .session_ours import Ours
@@ -45,6 +53,7 @@ def main() -> None:
         session_latency.report([ours, raw, grown, *quick], folder)
         grown.end()
         session_throughput.report(ours, quick, folder)
+        session_guard.report(_made(folder / "guard"))
         session_disk.report(contestants, [one.name for one in slow], folder)
         for one in contestants:
             one.end()
