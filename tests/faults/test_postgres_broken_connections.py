@@ -181,7 +181,10 @@ def test_a_connection_that_breaks_at_any_exchange_leaves_all_or_nothing(
 
 
 def test_a_store_that_repeats_writes_by_itself_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connections, "write", Connections.read)
+    async def write(self: Connections, _seconds: float, name: str, /, **given: Any) -> Sequence[Any]:
+        return await self.read(name, **given)
+
+    monkeypatch.setattr(Connections, "write_within", write)
     _, wrong = asyncio.run(everywhere(["append"]))["append"]
     assert wrong
 

@@ -254,7 +254,7 @@ def test_a_session_that_is_locked_holds_up_no_other(url: str) -> None:
 
 
 @pytest.mark.req("G5")
-def test_an_answer_that_is_lost_is_unknown_to_all_and_a_retry_is_safe(
+def test_after_a_lost_answer_changes_with_keys_are_sent_again_and_the_others_are_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(batches, "FEW", len(SESSIONS))  # all in one call
@@ -264,13 +264,15 @@ def test_an_answer_that_is_lost_is_unknown_to_all_and_a_retry_is_safe(
         async with Proxy(folder, server.folder) as proxy, opened(proxy.url(schema=schema)) as store:
             store._appends.batches._several = True  # so that the first one waits for the others
             await asyncio.gather(*(store.commit(change(message("first"), at=at)) for at in SESSIONS))
-            jobs = [change(message("a"), at=at, key=Key("k", b"1")) for at in SESSIONS]
+            keyed = [change(message("a"), at=at, key=Key("k", b"1")) for at in SESSIONS[::2]]
+            others = [change(message("a"), at=at) for at in SESSIONS[1::2]]
             proxy.lose_next_answer()
-            outcomes = await asyncio.gather(*map(store.commit, jobs), return_exceptions=True)
-            assert all(isinstance(one, StoreUnavailable) and "unknown" in str(one) for one in outcomes)
-            assert len({id(one) for one in outcomes}) == len(SESSIONS)
-            again = await asyncio.gather(*map(store.commit, jobs))
-            assert all(receipt.repeated and receipt.last == 2 for receipt in again)
+            found = await asyncio.gather(*map(store.commit, keyed + others), return_exceptions=True)
+            receipts, errors = found[: len(keyed)], found[len(keyed) :]
+            assert all(isinstance(one, Receipt) and one.repeated and one.last == 2 for one in receipts)
+            assert all(isinstance(one, StoreUnavailable) and "unknown" in str(one) for one in errors)
+            assert len({id(one) for one in errors}) == len(others)
+            assert proxy.lost == 1
 
     with TemporaryDirectory(prefix="turnstate-") as folder:
         asyncio.run(scene(Path(folder)))

@@ -92,7 +92,7 @@ class Session(SessionReader):
         if isinstance(store, ReportsLosses) and (found := store.lost(self._writer.at)):
             lost = f"the store lost acknowledged data: {found}; send the missing messages again"
         memory = self._memory.notice if self._memory else ""
-        notices = (*self._windows.damage, lost, model, disk, memory)
+        notices = (*self._windows.damage, lost, self._windows.unrecorded, model, disk, memory)
         return tuple(notice for notice in notices if notice)
 
     @property

@@ -34,7 +34,7 @@ from ..context.summary import Refusal
 from ..context.view import floor_of, serving
 from ..context.window import Window
 from ..entry import Cut, Decision, Summary
-from ..errors import Conflict, SessionError, TurnstateError
+from ..errors import Conflict, SessionError, StoreUnavailable, TurnstateError
 from ..ids import utc
 from ..log.fold import Loaded
 from ..log.path import entries_of, load
@@ -84,6 +84,7 @@ class WindowMaker:
         self._limit: int | None = None
         self._lengths = deque[int](maxlen=LATEST)
         self._making = asyncio.Lock()
+        self.unrecorded = ""  # why the decisions of the last window could not be written
 
     @property
     def known(self) -> Loaded | None:
@@ -117,8 +118,15 @@ class WindowMaker:
                 due = tuple(one for one in window.decisions if isinstance(one, Cut) and one.asked)
                 try:
                     await self.record(loaded, due or window.decisions, head)
+                    self.unrecorded = ""
                 except Conflict:
                     continue
+                except StoreUnavailable as error:  # a full or read-only disk: reading is still possible
+                    self.unrecorded = (
+                        f"what a window leaves out could not be recorded: {error}; the window is complete, "
+                        "and the next one decides again"
+                    )
+                    return window
                 if due:  # written alone: cuts that are made with it have to know what it archives
                     at_cap = due
                     continue

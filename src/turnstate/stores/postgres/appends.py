@@ -3,25 +3,36 @@
 A shared call takes arrays, writes the changes that pass every check, and waits for no lock. A change that it
 leaves unanswered is sent again alone: that call waits if the session is locked, and gives the reason if it
 refuses the change. So no one waits for the sessions of others. If one change makes a shared call fail,
-nothing is written, and the changes are sent again one by one, so that each gets its own error. If it is
-unknown whether a shared call was committed, all of its changes get that error.
+nothing is written, and the changes are sent again one by one, so that each gets its own error. If the answer
+is lost, a change with a key is sent again, on a new connection, until its time is up: if it was committed,
+the answer is its first receipt. For a change without a key the error says that its outcome is unknown.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
+import time
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from ...errors import AlreadyExists, InputError, StoreDamaged
+from ...errors import AlreadyExists, EpochEnded, InputError, NotFound, StoreDamaged, StoreUnavailable
 from ...tokens.cost import INLINE, off_loop
 from ..batches import Batches, is_plain
 from ..values import Address, Change, Receipt
-from .connections import Connections
+from .connections import PATIENCE, Connections
+from .faults import AnswerLost
 from .log import change_columns, refusal
 from .rows import entry_columns
 
 __all__ = ["BatchedAppends"]
+
+PAUSE = 0.2
+"""The most seconds before a change is sent again whose answer was lost."""
+
+LEAST = 1.0
+"""The fewest seconds that an attempt gets."""
 
 
 class BatchedAppends:
@@ -42,10 +53,12 @@ class BatchedAppends:
     async def _alone(self, change: Change) -> Receipt:
         large = sum(len(record.body) for record in change.records) > INLINE
         columns = await off_loop(lambda: change_columns(change), large=large)
-        (answer,) = await self._connections.write("append", **columns)
+        answer, lost = await self._answered(change, columns)
         outcome, epoch, version, branch, first, last, *_ = answer
         if outcome not in ("taken", "repeated"):
-            raise refusal(change, answer)
+            refused = refusal(change, answer)
+            # Epoch and existence are checked before the key, so the attempt that was lost may be written.
+            raise lost if lost and isinstance(refused, EpochEnded | NotFound) else refused
         return Receipt(
             epoch=epoch,
             version=version,
@@ -55,12 +68,31 @@ class BatchedAppends:
             repeated=outcome == "repeated",
         )
 
-    async def _together(self, changes: Sequence[Change]) -> Sequence[Receipt | None]:
-        receipts: list[Receipt | None] = [None] * len(changes)
+    async def _answered(self, change: Change, columns: dict[str, Any]) -> tuple[Any, AnswerLost | None]:
+        """Send a change, again if it has a key and an answer is lost; return the answer and the last loss."""
+        deadline, lost = time.monotonic() + PATIENCE, None
+        while True:
+            try:
+                left = max(LEAST, deadline - time.monotonic())
+                (answer,) = await self._connections.write_within(left, "append", **columns)
+                return answer, lost
+            except StoreUnavailable as error:
+                is_lost = isinstance(error, AnswerLost)
+                if change.key is None or not (is_lost or lost):
+                    raise
+                lost = error if isinstance(error, AnswerLost) else lost
+                if time.monotonic() > deadline:
+                    raise lost or error from None
+            await asyncio.sleep(random.uniform(0.0, PAUSE))  # noqa: S311
+
+    async def _together(self, changes: Sequence[Change]) -> Sequence[Receipt | AnswerLost | None]:
+        receipts: list[Receipt | AnswerLost | None] = [None] * len(changes)
         try:
             answers = await self._connections.write("append_all", **_arguments(changes))
         except (AlreadyExists, InputError, StoreDamaged):  # caused by one of the changes
             return receipts
+        except AnswerLost as lost:
+            return [None if change.key else lost for change in changes]
         for number, epoch, version, branch, last in answers:
             first = last - len(changes[number - 1].records) + 1
             receipts[number - 1] = Receipt(

@@ -1,7 +1,7 @@
 """Connections: a small pool, the handling of broken connections, and the migration of the schema.
 
-    read    the connection broke  ─►  one retry, on another connection
-    write   the connection broke  ─►  StoreUnavailable: it is unknown whether it was committed
+    read    the connection broke  ─►  retried on another connection; once, if the server was silent
+    write   the connection broke  ─►  AnswerLost: it is unknown whether it was committed
     both    rolled back by the server (deadlock, serialization)  ─►  retried until it succeeds or times out
 
 Each statement is its own transaction, so a rollback leaves nothing behind. The server is checked on every new
@@ -24,12 +24,12 @@ import asyncpg
 from ...errors import InputError, NewerFormat, StoreDamaged, StoreError, TurnstateError
 from ...process import Owner
 from ..values import Durability
-from .faults import BROKEN, FAULTS, ROLLED_BACK, fault, unreachable
+from .faults import BROKEN, CUT, FAULTS, ROLLED_BACK, fault, unreachable
 from .pooler import STATEMENTS, PoolerSeen, configured_commit, is_pooled, pinned
 from .queries import Query, functions, migrations, queries
 from .server import PostgresSettings, PostgresTarget
 
-__all__ = ["LONG", "Connections", "Work", "migrate"]
+__all__ = ["LONG", "PATIENCE", "Connections", "Work", "migrate"]
 
 CONNECT_PATIENCE = 3.0
 """Seconds to wait for a new connection; short enough to raise an error within five."""
@@ -121,6 +121,10 @@ class Connections:
         """Run a statement as its own transaction."""
         return await self._run(name, given, writes=True)
 
+    async def write_within(self, seconds: float, name: str, /, **given: Any) -> Sequence[Any]:
+        """Run a statement as its own transaction, for at most this long."""
+        return await self._run(name, given, writes=True, patience=seconds)
+
     async def write_long(self, name: str, /, **given: Any) -> Sequence[Any]:
         """Run a statement that may take long as its own transaction."""
         return await self._run(name, given, writes=True, patience=LONG)
@@ -183,7 +187,7 @@ class Connections:
             except BROKEN as error:
                 if not again or time.monotonic() > deadline:
                     raise fault(error, self.target.shown, unknown=writes) from error
-                again = False
+                again = isinstance(error, CUT)  # a server that keeps silent is asked twice
             except FAULTS as error:
                 raise fault(error, self.target.shown) from error
             finally:
@@ -235,12 +239,15 @@ class Connections:
         return True
 
     async def _lent(self) -> Any:
-        """Take a free connection or open one; if the server allows no more, wait for one of ours."""
+        """Take a connection or open one, again if it is cut; if the server allows no more, wait for ours."""
         while True:
             try:
                 return await self._pool.acquire()
             except asyncpg.TooManyConnectionsError:
                 if self._pool.get_size() == 0:
+                    raise
+            except CUT as error:  # while it was being opened, so nothing was asked yet
+                if isinstance(error, ConnectionRefusedError):  # no server is there
                     raise
             await asyncio.sleep(random.uniform(0.0, 0.02))  # noqa: S311
 

@@ -10,7 +10,7 @@ import asyncpg
 
 from ...errors import AlreadyExists, InputError, StoreDamaged, StoreError, StoreUnavailable, TurnstateError
 
-__all__ = ["BROKEN", "FAULTS", "ROLLED_BACK", "fault", "unreachable"]
+__all__ = ["BROKEN", "CUT", "FAULTS", "ROLLED_BACK", "AnswerLost", "fault", "unreachable"]
 
 ROLLED_BACK = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """Nothing was written, and a second attempt may succeed."""
@@ -24,8 +24,16 @@ BROKEN = (
 )
 """The answer did not arrive; the statement may have been committed."""
 
+CUT = (asyncpg.ConnectionDoesNotExistError, asyncpg.ConnectionFailureError, ConnectionError)
+"""The other side closed a connection."""
+
 FAULTS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, UnicodeError)
 """Everything that the driver raises."""
+
+
+class AnswerLost(StoreUnavailable):
+    """The answer to a write was lost, so it is unknown whether it was committed."""
+
 
 _UNUSABLE = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
 
@@ -114,7 +122,8 @@ def fault(error: Exception, shown: str, *, unknown: bool = False) -> TurnstateEr
             f"{shown} is damaged: a text column is not valid UTF-8; run `turnstate verify` on it"
         )
     if isinstance(error, BROKEN):
-        return StoreUnavailable(_broken(error, shown, unknown=unknown))
+        text = _broken(error, shown, unknown=unknown)
+        return AnswerLost(text) if unknown else StoreUnavailable(text)
     return StoreError(f"{shown}: {type(error).__name__}: {_first_line(error)}")
 
 
