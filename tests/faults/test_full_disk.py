@@ -15,7 +15,8 @@ from promises import Promises, losses
 from recovery import examine
 from thoroughness import LONG, report, rng, runs
 
-from turnstate import Message, SessionManager
+from turnstate import Budget, Message, SessionManager
+from turnstate.entry import Cut
 from turnstate.errors import StoreUnavailable
 
 ROOM = 64 << 20
@@ -126,3 +127,26 @@ def test_a_deletion_that_a_full_disk_refuses_says_how_much_space_it_needs(home: 
     with SmallDisk(home / "small", size=ROOM) as disk:
         asyncio.run(fill_sessions(disk.path / "agent.db"))
         asyncio.run(destroy(disk))
+
+
+@pytest.mark.req("G6")
+def test_a_window_is_answered_on_a_full_disk_though_its_cut_cannot_be_recorded(home: Path) -> None:
+    async def window(disk: SmallDisk) -> None:
+        async with await SessionManager.open(f"sqlite:///{disk.path}/agent.db") as sessions:
+            session = await sessions.create()
+            for number in range(40):
+                await session.append(
+                    Message.user(f"question {number} " * 50), Message.assistant("answer " * 50)
+                )
+            disk.fill()
+            made = await session.window(Budget(3_000))
+            assert made.pending_cut is not None
+            assert made.tokens <= 3_000
+            assert any("could not be recorded" in notice for notice in session.notices)
+            disk.free()
+            assert (await session.window(Budget(3_000))).tokens <= 3_000
+            assert session.notices == ()
+            assert any(isinstance(entry, Cut) for entry in (await session.conversation()).head.entries)
+
+    with SmallDisk(home / "small", size=ROOM) as disk:
+        asyncio.run(window(disk))
