@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from promises import Promises, losses
 from recovery import examine
 from system_calls import failing
 from thoroughness import report, runs
+
+from turnstate.stores.sqlite.connection import PATIENCE
 
 APPENDS = 6  # while the disk fails
 FAULTS = [("fdatasync", "EIO"), ("pwrite64", "EIO"), ("pwrite64", "ENOSPC"), ("pread64", "EIO")]
@@ -120,3 +123,32 @@ def test_a_store_that_hides_a_failed_sync_is_caught(fork_server: ForkServer, hom
         setup = prepare(fork_server, home, plant="hides errors")
         _, broken = failures(setup, disk.path / "run", "fdatasync", "EIO", until=2, disk=disk)
     assert losses(broken)
+
+
+@pytest.mark.req("G6")
+@pytest.mark.usefixtures("traced")
+def test_a_file_system_without_locks_is_named_at_once(fork_server: ForkServer, folder: Path) -> None:
+    url = f"sqlite:///{folder}/agent.db"
+    with fork_server.worker(url) as worker:
+        worker.enter()
+        with failing(worker, "fcntl", "1+", "ENOLCK"):
+            started = time.monotonic()
+            reply = worker.ask("append", name="unlocked")
+            waited = time.monotonic() - started
+        assert reply["error"] == "StoreUnavailable", reply
+        assert "no lock service" in reply["text"]
+        assert waited < PATIENCE  # for a lock of another process, it would be that long
+        worker.must("append", name="locked again")
+
+
+@pytest.mark.req("G6")
+def test_a_disk_that_goes_away_is_unavailable_and_not_damaged(fork_server: ForkServer, home: Path) -> None:
+    with Disk(home) as disk:
+        with fork_server.worker(f"sqlite:///{disk.path}/agent.db") as worker:
+            worker.enter()
+            worker.must("append", name="before")
+            disk.cut(Cut.DROP_JOURNAL)
+            replies = [worker.ask("read"), worker.ask("append", name="after"), worker.ask("read")]
+            worker.kill()
+        disk.restart()
+    assert {reply.get("error") for reply in replies} == {"StoreUnavailable"}

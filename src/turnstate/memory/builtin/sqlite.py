@@ -161,7 +161,7 @@ class SqliteDatabase:
                     return False
                 time.sleep(SCRUB_PAUSE)
         finally:
-            self._writer.set_busy_handler(patience())
+            self._writer.set_busy_handler(patience(self._path))
 
 
 def _driven(operation: Operation[T], connection: apsw.Connection) -> T:

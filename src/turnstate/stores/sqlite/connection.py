@@ -26,6 +26,7 @@ from ...files import FILE_MODE
 from ...open_databases import PATIENCE, hold, no_hold
 from ...own_files import APPLICATION, MEMORY_APPLICATION
 from ...process import keep_forever
+from .disk import check_locks
 from .faults import FilesReplaced
 from .queries import MIGRATIONS
 from .rows import add_functions
@@ -57,6 +58,9 @@ LEAST_SQLITE = (3, 51, 3)
 """Older versions can damage a database in WAL mode if two connections write at the wrong moment."""
 
 MEMORY = ":memory:"
+
+LOCKED = 0.1
+"""Seconds after which a lock that is not free may be one that the file system does not have."""
 
 MAX_NAMED = 3
 """Maximum number of foreign objects that an error names."""
@@ -116,7 +120,7 @@ class Connection(apsw.Connection):
 
     def set_busy_timeout(self, milliseconds: int) -> None:
         """Wait for a lock for this time."""
-        self.set_busy_handler(patience(milliseconds / 1000))
+        self.set_busy_handler(patience(self.hold.path, milliseconds / 1000))
 
     def begin_write(self) -> None:
         """Wait for the right to write; call it before a transaction."""
@@ -241,7 +245,7 @@ def connect(path: str, *, write: bool, uri: str | None = None, vfs: str | None =
     db = Connection(path, flags, vfs, uri=uri)
     try:
         _configure(db)
-        db.set_busy_handler(patience())
+        db.set_busy_handler(patience(path))
         if write:
             _prepare_writer(db)
     except BaseException:
@@ -276,6 +280,8 @@ def migrated(path: str, mode: int = FILE_MODE) -> Connection:
             # The switch to WAL does not call the busy handler.
             if time.monotonic() > deadline:
                 raise
+            if time.monotonic() > deadline - PATIENCE + LOCKED:
+                check_locks(path)
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311
 
 
@@ -302,7 +308,7 @@ def _migrated(path: str) -> Connection:
         _configure(db)
         if has_log(path):  # the file may not be ours: closing must not checkpoint its WAL
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        db.set_busy_handler(patience())
+        db.set_busy_handler(patience(path))
         is_current = db.hold.is_guarded and _is_current(db, path)
         if not is_current:
             with db.writing():  # a file that another process is creating is not read before
@@ -352,7 +358,7 @@ def is_current(path: str) -> bool:
     try:
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         _configure(db)
-        db.set_busy_handler(patience())
+        db.set_busy_handler(patience(path))
         return _is_current(db, path)
     finally:
         db.close()
@@ -475,16 +481,20 @@ def _prepare_writer(db: apsw.Connection) -> None:
     db.pragma("cache_size", -16_000)
 
 
-def patience(seconds: float = PATIENCE) -> Callable[[int], bool]:
+def patience(path: str, seconds: float = PATIENCE) -> Callable[[int], bool]:
     """Return a busy handler that waits in short random steps: a lock is held for a few milliseconds."""
-    waiting_since = 0.0
+    waiting_since, is_checked = 0.0, False
 
     def wait(calls: int) -> bool:
-        nonlocal waiting_since
+        nonlocal waiting_since, is_checked
+        waited = time.monotonic() - waiting_since
         if calls == 0:
-            waiting_since = time.monotonic()
-        elif time.monotonic() - waiting_since > seconds:
+            waiting_since, is_checked = time.monotonic(), False
+        elif waited > seconds:
             return False
+        elif waited > LOCKED and not is_checked:
+            is_checked = True
+            check_locks(path)
         time.sleep(random.uniform(0.0002, 0.002))  # noqa: S311
         return True
 

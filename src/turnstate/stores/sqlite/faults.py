@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import apsw
 
 from ...errors import InputError, StoreDamaged, StoreError, StoreUnavailable, TurnstateError
+from .disk import check_locks, is_gone
 
 __all__ = ["FAULTS", "UNREADABLE", "UNUSABLE", "FilesReplaced", "fault", "translated", "unusable"]
 
@@ -77,6 +78,7 @@ _MEANINGS: list[tuple[type[apsw.Error], type[StoreError], str]] = [
         StoreUnavailable,
         "{path} has been locked by another process for too long; try again",
     ),
+    (apsw.ProtocolError, StoreUnavailable, "{path} cannot be locked ({error}); try again"),
     (apsw.IOError, StoreUnavailable, "{path} cannot be read or written ({error}); nothing was acknowledged"),
 ]
 
@@ -103,6 +105,15 @@ def _translation(error: Exception, path: str) -> TurnstateError:
         )
     if isinstance(error, apsw.CantOpenError) and (why := _why_nothing_opens()):
         return StoreUnavailable(f"{path} cannot be opened: {why}; nothing was acknowledged")
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError) and is_gone(path):
+        return StoreUnavailable(
+            f"the disk of {path} cannot be read; nothing was acknowledged, check that it is connected"
+        )
+    if isinstance(error, apsw.ProtocolError | apsw.BusyError):
+        try:
+            check_locks(path)
+        except StoreUnavailable as without_locks:
+            return without_locks
     for kind, meaning, text in _MEANINGS:
         if isinstance(error, kind):
             return meaning(text.format(path=path, error=error))

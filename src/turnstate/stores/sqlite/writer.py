@@ -431,7 +431,7 @@ class Writer:
 
     def _adopted(self, db: Connection) -> Connection:
         """Prepare a connection: it waits for locks if it may."""
-        patient = patience()
+        patient = patience(self._path)
         db.set_busy_handler(lambda calls: self._may_wait and patient(calls))
         return db
 
