@@ -3,7 +3,8 @@
 `TURNSTATE_HOME` names the folder; the default is `$XDG_DATA_HOME/turnstate`, or else
 `~/.local/share/turnstate`. Reading never creates it: folder and key are created when something is first
 stored or signed. The key marks what this installation wrote in places where others can write too. A
-signature covers its purpose, so a signature for one use is invalid for another.
+signature covers its purpose, so a signature for one use is invalid for another. A key or a document that
+other users can write is refused: whoever wrote it could sign and approve in the user's name.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import hashlib
 import hmac
 import os
 import secrets
+import shlex
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +25,7 @@ import msgspec
 from . import files, strict_json
 from .errors import HomeUnusable, InputError
 
-__all__ = ["KEY_FILE", "Home", "HomeDocument", "SigningKey"]
+__all__ = ["KEY_FILE", "Home", "HomeDocument", "SigningKey", "check_own"]
 
 KEY_FILE = "key"
 KEY_BYTES = 32
@@ -84,8 +87,10 @@ class Home:
         path = self.path / KEY_FILE
         try:
             with path.open("rb") as file:
+                check_own(path, os.fstat(file.fileno()))
                 secret = file.read(KEY_BYTES + 1)
                 wide = os.fstat(file.fileno()).st_mode & 0o077
+            _check_folder(self.path)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -95,7 +100,7 @@ class Home:
                 f"the key {path} does not have {KEY_BYTES} bytes; restore it from a backup, or remove it "
                 "to get a new one; everything written so far will then count as foreign"
             )
-        if wide:
+        if wide:  # others could read it, which is mended; what they have read, nobody can take back
             with suppress(OSError):  # a key on a read-only mount keeps its mode
                 path.chmod(files.FILE_MODE)
         return SigningKey(secret)
@@ -122,7 +127,9 @@ class HomeDocument(Generic[T]):
         """Return its value; an empty value if there is no file."""
         path = self._home.path / self._name
         try:
-            return msgspec.convert(strict_json.read(path.read_bytes()), self._kind)
+            with path.open("rb") as file:
+                check_own(path, os.fstat(file.fileno()))
+                return msgspec.convert(strict_json.read(file.read()), self._kind)
         except FileNotFoundError:
             return self._kind()
         except (OSError, InputError, msgspec.ValidationError) as error:
@@ -140,6 +147,30 @@ class HomeDocument(Generic[T]):
                 files.unlock(held)
         except (OSError, files.LockTimeout) as error:
             raise HomeUnusable(f"{folder / self._name} cannot be written: {error}") from error
+
+
+def check_own(path: Path, status: os.stat_result, *, writers: int = stat.S_IWGRP | stat.S_IWOTH) -> None:
+    """Raise `HomeUnusable` if others can write a file of the installation: its content may be theirs."""
+    mode, me = stat.S_IMODE(status.st_mode), os.geteuid()
+    if mode & writers:
+        raise HomeUnusable(
+            f"{path} can be written by other users (mode {mode:04o}), so its content may not be yours; if "
+            f"you are sure that it is, run: chmod 600 {shlex.quote(str(path))}; otherwise remove it"
+        )
+    if me and status.st_uid not in (0, me):  # root may use the files of whoever started it
+        raise HomeUnusable(
+            f"{path} belongs to another user (uid {status.st_uid}); set TURNSTATE_HOME to your own folder"
+        )
+
+
+def _check_folder(path: Path) -> None:
+    """Raise `HomeUnusable` if anyone can replace the files in a folder."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise HomeUnusable(
+            f"the folder {path} can be written by everyone (mode {mode:04o}), so its key may not be yours; "
+            f"if you are sure that it is, run: chmod 700 {shlex.quote(str(path))}"
+        )
 
 
 def _place_once(name: str, data: bytes, folder: int) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnstate.errors import HomeUnusable
-from turnstate.home import Home, SigningKey
+from turnstate.home import Home, HomeDocument, SigningKey
 
 
 @pytest.fixture(autouse=True)
@@ -107,3 +107,37 @@ def test_a_signature_tells_pieces_and_purposes_apart(one: list[bytes], other: li
     assert key.sign("a", *one) != key.sign("b", *one)
     assert key.signed(key.sign("a", *one), "a", *one)
     assert not key.signed("é", "a", *one)
+
+
+@pytest.mark.parametrize("mode", [0o602, 0o620, 0o666, 0o622, 0o660])
+def test_a_key_that_others_can_write_is_refused_with_advice(tmp_path: Path, mode: int) -> None:
+    home = Home(tmp_path / "home")
+    home.key()
+    key = home.path / "key"
+    key.chmod(mode)
+    for use in (home.key, home.known_key):
+        with pytest.raises(HomeUnusable, match=f"can be written by other users .* chmod 600 {key}"):
+            use()
+    assert key.stat().st_mode & 0o777 == mode  # a silent chmod would make a planted key one's own
+    key.chmod(0o600)
+    assert home.known_key() is not None
+
+
+def test_a_key_in_a_folder_of_everyone_is_refused(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.key()
+    home.path.chmod(0o777)
+    with pytest.raises(HomeUnusable, match=r"the folder .* can be written by everyone"):
+        home.known_key()
+    for mode in (0o1777, 0o770, 0o700):  # with the sticky bit, nobody else can replace the key
+        home.path.chmod(mode)
+        assert home.known_key() is not None
+
+
+def test_a_document_that_others_can_write_is_refused(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    kept = HomeDocument(home, "trusted.json", dict[str, int])
+    kept.change(lambda _: {"a": 1})
+    (home.path / "trusted.json").chmod(0o666)
+    with pytest.raises(HomeUnusable, match="can be written by other users"):
+        kept.read()

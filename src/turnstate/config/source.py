@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from .. import files, folder_gate
 from ..errors import InputError
+from ..home import check_own
 
 __all__ = ["MAX_BYTES", "ConfigFile", "Place", "checked", "read", "read_folder", "suggestion"]
 
@@ -87,6 +88,8 @@ def read(folder: Path, *names: str, place: Place) -> ConfigFile | None:
         refuse_links = os.O_NOFOLLOW if place == "workspace" else 0
         with folder_gate.opened(names[-1], _READING | refuse_links, folder=opened[-1]) as file:
             content, owner = _bytes(file, shown)
+            if place == "user":  # by everyone only: a text editor may let the user's own group write
+                check_own(folder.joinpath(*names), os.fstat(file), writers=stat.S_IWOTH)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -12,7 +12,7 @@ from turnstate import catalog
 from turnstate.agent import Limits
 from turnstate.config import NotTrusted, Settings, Trust
 from turnstate.config.table import FREE, SETTINGS
-from turnstate.errors import InputError
+from turnstate.errors import HomeUnusable, InputError
 from turnstate.home import Home
 
 
@@ -257,3 +257,13 @@ def test_a_wrong_model_of_a_file_is_refused(folder: Path, home: Home) -> None:
         (home.path / "turnstate.toml").write_text(wrong)
         with pytest.raises(InputError, match=said):
             load(folder, home)
+
+
+def test_a_settings_file_of_the_user_that_everyone_can_write_is_refused(folder: Path, home: Home) -> None:
+    file = home.path / "turnstate.toml"
+    file.write_text('model = "mine"')
+    file.chmod(0o664)
+    assert load(folder, home).text("model") == "mine"
+    file.chmod(0o666)
+    with pytest.raises(HomeUnusable, match="can be written by other users"):
+        load(folder, home)
