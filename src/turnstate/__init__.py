@@ -8,11 +8,13 @@ that needs only a few of them starts fast.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
 
+TYPE_CHECKING = False  # importing typing takes longer than all of this, and Ctrl-C may come meanwhile
 if TYPE_CHECKING:
+    from typing import Any
+
     from . import errors, formats
     from .context import Budget, Compaction, ContextSnapshot, Policy, StateManager, Strategy, Window
     from .context.fit import Fitted, fit, fitted
