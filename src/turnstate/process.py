@@ -14,6 +14,7 @@ closes them before a fork, and both processes open them again when they need the
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -35,6 +36,8 @@ __all__ = [
 
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for statements that are running; usually they take milliseconds."""
+
+_log = logging.getLogger(__name__)
 
 AnyLock: TypeAlias = "threading.Lock | threading.RLock"
 
@@ -144,7 +147,10 @@ def _before_fork() -> None:
     deadline = time.monotonic() + FORK_PATIENCE
     _held.extend(lock for lock in _locks if lock.acquire(timeout=max(0.0, deadline - time.monotonic())))
     for one in _pausing:
-        one.pause(deadline)
+        try:
+            one.pause(deadline)
+        except Exception:  # the others must still be paused, and Python forks whatever a hook raises
+            _log.exception("a handle could not be closed before a fork")
 
 
 def _after_in_parent() -> None:

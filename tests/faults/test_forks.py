@@ -99,3 +99,35 @@ def test_a_planted_bug_is_caught(plant: str, kind: str, way: str, sign: str, fol
     with empty_store(kind, folder) as url:
         found = [fault for one in forked(url, folder, way, plant) for fault in faults(one)] or ["no report"]
     assert any(fault.startswith(sign) for fault in found), found
+
+
+TWO_FORKS = """
+import asyncio, os, sys
+from turnstate.memory.builtin.sqlite import SqliteDatabase
+from turnstate.stores import connect
+
+async def main(folder):
+    memory = SqliteDatabase(f"{folder}/memory.db")
+    store = await connect(f"sqlite:///{folder}/agent.db")
+    for number in range(3):  # the memory is not used in between
+        await store.facts()
+        if (child := os.fork()) == 0:
+            asyncio._set_running_loop(None)
+            os._exit(asyncio.new_event_loop().run_until_complete(opened(folder)))
+        assert os.waitpid(child, 0)[1] == 0, f"fork {number}"
+    await store.close()
+    await memory.close()
+
+async def opened(folder):
+    store = await connect(f"sqlite:///{folder}/agent.db")
+    await store.facts()
+    await store.close()
+    return 0
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def test_a_memory_that_is_not_used_between_two_forks_keeps_no_store_from_its_children(folder: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", TWO_FORKS, str(folder)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -117,3 +117,25 @@ def test_a_hard_restore_leaves_a_file_alone_that_was_being_written(tmp_path: Pat
     repository.snapshot("after")
     repository.restore("moving", hard=True)
     assert len((tree / "moving").read_bytes()) == SIZE
+
+
+def test_a_file_that_an_editor_saves_during_the_capture_is_captured_as_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Editors write a new file and rename it, so the one that was listed is gone."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "notes").write_text("old")
+    really = snapshot.read_regular
+
+    def saved_first(path: bytes, **given: Any) -> Any:
+        monkeypatch.undo()
+        (tree / "draft").write_text("new")
+        (tree / "draft").rename(tree / "notes")
+        return really(path, **given)
+
+    monkeypatch.setattr(snapshot, "read_regular", saved_first)
+    repository = ShadowRepository.open(tmp_path / "shadow", tree)
+    taken = repository.snapshot("saved")
+    assert taken.left_out == ()
+    assert content(repository, taken, "notes") == b"new"

@@ -171,7 +171,6 @@ ALLOWED = {
     "memory.builtin.database.schema_steps": PACKAGE,
     "memory.builtin.question._table": PACKAGE,
     "report.html._resource": PACKAGE,
-    "shadow.git._check_descriptors": "the null device",
     "shadow.contents._text": SHADOW,
     "shadow.folder._read": SHADOW,
     "shadow.folder.copy_aside": SHADOW,

@@ -279,8 +279,8 @@ class _Job:
             return JobResult(records, str(stopped) or f"stopped after {self._seconds:g} seconds")
         finally:
             with self._lock:
-                self._worker, self._is_over = None, True
-            if behaved:
+                was_stopped, self._worker, self._is_over = self._is_over, None, True
+            if behaved and not was_stopped:  # a job that is stopped at its end has killed its worker
                 _workers.give_back(worker)
             else:
                 _workers.end(worker)

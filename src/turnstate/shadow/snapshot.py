@@ -342,7 +342,7 @@ class _Capture:
             pair for _, stamps in self._scan.folders.values() for pair in stamps.items()
         )
         for pause in (*_PAUSES, None):
-            moving = list[tuple[bytes, FileStat]]()
+            moving = list[bytes]()
             for path, stamp in found:
                 known = self._cache.found(path, stamp)
                 if known is not None and not known.database and main_file(path) is None:
@@ -358,7 +358,7 @@ class _Capture:
                     self._stores.add(path)
                 except UnreadableFile as error:
                     if isinstance(error, _Moving) and pause is not None:
-                        moving.append((path, stamp))
+                        moving.append(path)
                         continue
                     if isinstance(error, InUse | _Moving):
                         self._in_use.append(path)
@@ -367,8 +367,16 @@ class _Capture:
                     yield path, known
             if not moving or pause is None:
                 return
-            found = moving
             time.sleep(pause)
+            found = self._stamped(moving)
+
+    def _stamped(self, paths: Iterable[bytes]) -> Iterator[tuple[bytes, FileStat]]:
+        """Yield files with their stat of now: an editor saves by replacing a file with a new one."""
+        for path in paths:
+            with suppress(OSError):  # it was deleted
+                status = os.lstat(os.path.join(os.fsencode(self._settings.work_tree), path))
+                if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                    yield path, file_stat(status)
 
     def _checked(self, path: bytes, stamp: FileStat, known: KnownFile | None) -> KnownFile:
         """Return the file as it is now; one that is ``known`` is unchanged, but may be in use by now."""

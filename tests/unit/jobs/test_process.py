@@ -110,6 +110,21 @@ def test_canceling_a_call_kills_its_worker(folder: Path) -> None:
     assert eventually(lambda: not pids & workers())
 
 
+def test_a_call_that_is_canceled_when_its_job_has_ended_leaves_no_dead_worker(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = process._Job._outcome
+
+    def outcome(self: process._Job, *given: Any) -> process.JobResult:
+        self.stop()
+        return really(self, *given)
+
+    monkeypatch.setattr(process._Job, "_outcome", outcome)
+    process._Job("search_files", (str(folder), "", "", "x"), 20).run()
+    monkeypatch.undo()
+    assert process.run_blocking("search_files", str(folder), "", "", "x", seconds=20).stopped == ""
+
+
 def test_jobs_of_many_loops_and_threads_share_workers(folder: Path) -> None:
     run_blocking(*arguments(folder, "a"), seconds=60)
     (idle,) = list(process._workers._idle)[-1:]

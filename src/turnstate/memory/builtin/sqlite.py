@@ -128,7 +128,7 @@ class SqliteDatabase:
 
     def pause(self, deadline: float) -> None:
         """Close the file for a fork once no statement is running; if one still is, leave it open."""
-        if self._running.shut(deadline) and self.files and not self._closed:
+        if self._running.shut(deadline) and self.files and self._is_open and not self._closed:
             self._is_open = False
             self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             self._reader.close(True)

@@ -260,7 +260,10 @@ class Connections:
         """Check the server of a new connection."""
         is_known = self.is_pooled or self.target.pooler == "session"
         if not is_known and await is_pooled(connection, timeout=CONNECT_PATIENCE):
-            raise PoolerSeen
+            raise PoolerSeen(
+                f"{self.target.shown} is behind a pooler, which was not so when the store was opened; "
+                "open it again"
+            )
         # The driver looks up array types with its own SQL, which depends on the search path. It does so once
         # per connection: here, in a transaction whose search path excludes the objects of other roles.
         await connection.execute(f"BEGIN; {self._queries['pin_names'].sql}", timeout=CONNECT_PATIENCE)

@@ -48,9 +48,12 @@ end
 -- Key. Of two clocks the one that is behind decides how old it is: if the caller's or the server's own jumped
 -- ahead, no key is forgotten.
 local expired
-local seconds, micros = unpack(call('TIME'))
-local latest = math.min(ask.now, seconds * 1000 + math.floor(micros / 1000))
-local known = ask.key and call('HGET', ASKED, ask.key)
+local latest, known
+if ask.key then
+  local seconds, micros = unpack(call('TIME'))
+  latest = math.min(ask.now, seconds * 1000 + math.floor(micros / 1000))
+  known = call('HGET', ASKED, ask.key)
+end
 if known then
   local created, epoch, version, branch, first, last, first_digest =
     string.match(known, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
