@@ -22,9 +22,10 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import BinaryIO, TypeAlias, cast
 
+from .descriptors import Inode, inode_of, inodes_elsewhere, ours
 from .open_databases import close_unless_covered, covers
 from .process import hold_during_fork
 
@@ -40,12 +41,9 @@ _SECTOR = 512
 """Databases and their shared memory have a multiple of this size. Looking through all descriptors of a
 process takes 100 µs, too long for each of the thousands of files of a checkpoint."""
 
-_MAX_DESCRIPTORS = 1024  # checked if the system does not list them
-
 _lock = threading.RLock()  # a garbage collection may close a forgotten file while the lock is held
 hold_during_fork(_lock)
-_ours = set[int]()  # descriptors that this module has given out or kept
-_kept = dict[tuple[int, int], list[int]]()
+_kept = dict[Inode, list[int]]()
 
 # A thread that a forked process does not have may be closing a file just then.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
@@ -74,7 +72,7 @@ def open_file(path: AnyPath, flags: int = READING, *, folder: int | None = None,
             return kept
     descriptor = os.open(path, flags, mode, dir_fd=folder)
     with _lock:
-        _ours.add(descriptor)
+        ours.add(descriptor)
     found = os.fstat(descriptor)
     if (expected is None or not os.path.samestat(expected, found)) and covers(found):
         close(descriptor)  # it was swapped in between
@@ -85,7 +83,7 @@ def open_file(path: AnyPath, flags: int = READING, *, folder: int | None = None,
 def close(descriptor: int) -> None:
     """Close a descriptor, or keep it while closing it could drop a lock."""
     with _lock:
-        _ours.add(descriptor)  # it may be of a new file, or of a folder
+        ours.add(descriptor)  # it may be of a new file, or of a folder
         _close(descriptor)
         if _kept:  # rarely: some may be closed by now
             again = [one for every in _kept.values() for one in every]
@@ -97,7 +95,7 @@ def close(descriptor: int) -> None:
 def is_open_elsewhere(descriptor: int) -> bool:
     """Return True if something else in this process has the same file open."""
     with _lock:
-        return _inode(os.fstat(descriptor)) in _inodes_elsewhere()
+        return inode_of(os.fstat(descriptor)) in inodes_elsewhere()
 
 
 @contextmanager
@@ -130,7 +128,7 @@ def read_bytes(path: AnyPath) -> bytes:
 def _take_kept(status: os.stat_result, flags: int) -> int | None:
     """Return a descriptor of this file that was kept earlier, at the start of the file, or None."""
     with _lock:
-        kept = _kept.get(_inode(status)) if not flags & _ACCESS else None
+        kept = _kept.get(inode_of(status)) if not flags & _ACCESS else None
         if not kept:
             return None
         descriptor = kept.pop()
@@ -141,24 +139,6 @@ def _take_kept(status: os.stat_result, flags: int) -> int | None:
 def _close(descriptor: int) -> None:
     status = os.fstat(descriptor)
     may_have_locks = stat.S_ISREG(status.st_mode) and status.st_size % _SECTOR == 0
-    if not (may_have_locks and _inode(status) in _inodes_elsewhere()) and close_unless_covered(descriptor):
-        _ours.discard(descriptor)
-    else:
-        _kept.setdefault(_inode(status), []).append(descriptor)
-
-
-def _inodes_elsewhere() -> set[tuple[int, int]]:
-    """Return the files that are open in this process, other than through this module."""
-    try:
-        numbers = {int(number) for number in os.listdir("/dev/fd")}
-    except OSError:
-        numbers = set(range(_MAX_DESCRIPTORS))
-    found = set[tuple[int, int]]()
-    for number in numbers - _ours:
-        with suppress(OSError):  # closed meanwhile
-            found.add(_inode(os.fstat(number)))
-    return found
-
-
-def _inode(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
+    is_elsewhere = may_have_locks and inode_of(status) in inodes_elsewhere()
+    if is_elsewhere or not close_unless_covered(descriptor):
+        _kept.setdefault(inode_of(status), []).append(descriptor)

@@ -47,9 +47,10 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Final
 
+from .descriptors import Inode, inode_of, inodes_elsewhere, ours
+
 __all__ = ["PATIENCE", "DatabaseHold", "close_unless_covered", "covers", "hold", "no_hold"]
 
-Inode = tuple[int, int]
 Lock = tuple[int, int]  # the first byte and the number of bytes
 
 PATIENCE = 30.0
@@ -89,7 +90,7 @@ class DatabaseHold:
 
     def __init__(self, path: str, descriptor: int, *, is_writable: bool) -> None:
         self.path, self._descriptor, self._is_writable = path, descriptor, is_writable
-        self.inode = _inode(os.fstat(descriptor)) if descriptor >= 0 else (0, 0)
+        self.inode = inode_of(os.fstat(descriptor)) if descriptor >= 0 else (0, 0)
         self.is_guarded = False  # SQLite's locks are held a second time
         self.drops_locks = False
         self._inodes, self._files = {self.inode}, dict[str, Inode]()
@@ -97,6 +98,7 @@ class DatabaseHold:
         self.noted = set[str]()  # the files next to it that `note_files` has found
         self._door = threading.RLock()  # one connection is opened or closed at a time
         self._connections, self._is_gone = 0, False
+        self._is_idle = False  # the last connection was closed, but something else has the file open
         self._claims = dict[Lock, object]()
         self._shared_memory, self._canary, self._spare = -1, b"", list[int]()
         self._has_presence = False
@@ -104,15 +106,21 @@ class DatabaseHold:
 
     # Opening and closing
 
-    def opened(self, *, guard: bool) -> bool:
+    def opened(self, path: str, *, guard: bool) -> bool:
         """Count a connection that is about to be opened; return False if the last one was just closed."""
         with self._door:
             if self._is_gone:
                 return False
-            if guard and not self._has_presence and self._descriptor >= 0 and _SET is not None:
-                self._enter()
-            if guard:
-                self.shield()
+            if self._is_idle:
+                self._renew(path)
+            try:
+                if guard and not self._has_presence and self._descriptor >= 0 and _SET is not None:
+                    self._enter()
+                if guard:
+                    self.shield()
+            except BaseException:
+                self._is_idle = not self._connections
+                raise
             self._connections += 1
             return True
 
@@ -138,21 +146,73 @@ class DatabaseHold:
             self.release()
 
     def release(self) -> None:
-        """Note that a connection was closed; closing our descriptors drops all locks, so they come last."""
+        """Note that a connection was closed; closing our descriptors drops all locks, so they come last.
+
+        They are kept, with what they lock, while something else in this process has the file open: its POSIX
+        locks would be dropped, too.
+        """
         with self._door, _lock:
             self._connections -= 1
-            if not self._connections:
-                self._is_gone = True
-                _held.pop(self.inode, None)
-                self.forget()
+            if not self._connections and not self.forgotten():
+                self._stay()
+
+    def forgotten(self) -> bool:
+        """Close our descriptors unless something else in this process has the same files open."""
+        with _lock:
+            elsewhere = inodes_elsewhere() if self._descriptor >= 0 else set()
+            if self._shared_memory >= 0 and inode_of(os.fstat(self._shared_memory)) not in elsewhere:
+                self._shared_memory, self._canary = _closed(self._shared_memory), b""
+                self.is_guarded = False
+            if self._shared_memory >= 0 or self.inode in elsewhere:
+                return False
+            self._is_gone, self._is_idle = True, False
+            _held.pop(self.inode, None)
+            self.forget()
+            return True
 
     def forget(self) -> None:
         """Close our descriptors; this releases what they lock."""
         for one in (self._shared_memory, self._descriptor, *self._spare):
-            if one >= 0:
-                os.close(one)
+            _closed(one)
         self._shared_memory, self._descriptor, self._spare = -1, -1, []
         self.is_guarded = self._has_presence = False
+
+    def forget_if_idle(self) -> None:
+        """Close our descriptors if they were kept, and nothing else has the files open any more."""
+        if self._is_idle and self._door.acquire(blocking=False):  # else it is being opened or closed
+            try:
+                if self._is_idle:
+                    self.forgotten()
+            finally:
+                self._door.release()
+
+    def _stay(self) -> None:
+        """Keep our descriptors without a connection, and lock again what `_leave` unlocked for the last one.
+
+        Without the locks, whatever has the file open is as safe as it would be without us.
+        """
+        self._is_idle = True
+        with suppress(OSError):
+            if self._has_presence:
+                _lock_bytes(self._descriptor, fcntl.F_RDLCK, _PRESENCE)
+            if self._shared_memory >= 0:
+                self.shield()
+
+    def _renew(self, path: str) -> None:
+        """Begin anew with the descriptors that were kept: SQLite or someone else may have removed files."""
+        self._is_idle = False
+        self.path, self._files, self._replaced, self.noted = path, {}, "", set()
+        if self._shared_memory >= 0:
+            memory = os.fstat(self._shared_memory)
+            try:
+                is_same = os.path.samestat(memory, os.stat(f"{path}-shm"))
+            except FileNotFoundError:
+                is_same = False
+            if not is_same:
+                self._spare.append(self._shared_memory)
+                self._shared_memory, self._canary, self.is_guarded = -1, b"", False
+        kept = (self._descriptor, self._shared_memory, *self._spare)
+        self._inodes = {inode_of(os.fstat(one)) for one in kept if one >= 0}
 
     def _enter(self) -> None:
         """Take the lock for presence; without such locks, this process goes without a guard."""
@@ -212,6 +272,7 @@ class DatabaseHold:
             opened = os.open(f"{self.path}-shm", flags, mode)
         except OSError:
             return -1
+        ours.add(opened)
         with suppress(OSError):  # it belongs to another user
             if not os.fstat(opened).st_size:
                 os.fchmod(opened, mode)
@@ -223,11 +284,13 @@ class DatabaseHold:
         """Become a user of the shared memory; the first one empties it, since it may be from before a crash.
 
         SQLite does the same, but between its lock and ours another process could empty it under us. It is
-        never emptied if a connection of this process may use it already. A process that creates a database
-        uses it before it has these locks; it is writing then.
+        never emptied if a connection of this process may use it already, ours or another one, whose lock may
+        have been dropped: what is mapped there would be gone. A process that creates a database uses it
+        before it has these locks; it is writing then.
         """
         memory = self._shared_memory
-        if not self._connections and _lock_bytes(memory, fcntl.F_WRLCK, _IN_USE):
+        is_used = self._connections > 0 or _is_mapped(os.fstat(memory))
+        if not is_used and _lock_bytes(memory, fcntl.F_WRLCK, _IN_USE):
             if not _lock_bytes(self._descriptor, fcntl.F_WRLCK, _WRITING):
                 _lock_bytes(memory, fcntl.F_UNLCK, _IN_USE)
                 return False
@@ -244,7 +307,7 @@ class DatabaseHold:
         """
         for side in SIDES:
             with suppress(OSError):
-                self._inodes.add(_inode(os.stat(self.path + side)))
+                self._inodes.add(inode_of(os.stat(self.path + side)))
                 self.noted.add(side)
 
     def replaced_file(self, *, within: float = 0.0) -> str:
@@ -258,7 +321,7 @@ class DatabaseHold:
         self._looked = time.monotonic()
         for name in (self.path, f"{self.path}-wal", f"{self.path}-shm"):
             try:
-                now: Inode | None = _inode(os.stat(name))
+                now: Inode | None = inode_of(os.stat(name))
             except FileNotFoundError:
                 now = None
             except OSError:  # nothing is known: the disk is away, or the folder cannot be entered
@@ -349,7 +412,7 @@ def hold(path: str, *, guard: bool = True) -> DatabaseHold:
     real = os.path.realpath(path)  # SQLite resolves links, too, before it names the files next to it
     while True:
         one = _found(real)
-        if one.opened(guard=guard):
+        if one.opened(real, guard=guard):
             one.note_files()
             return one
 
@@ -357,14 +420,14 @@ def hold(path: str, *, guard: bool = True) -> DatabaseHold:
 def no_hold() -> DatabaseHold:
     """Return the hold of a database in memory: nothing to register, and no one to share it with."""
     one = DatabaseHold("", -1, is_writable=True)
-    one.opened(guard=False)
+    one.opened("", guard=False)
     return one
 
 
 def covers(status: os.stat_result) -> bool:
     """Return True if a file is a database that this process has open, or belongs to one."""
     with _lock:
-        return _covers(_inode(status))
+        return _covers(inode_of(status))
 
 
 def close_unless_covered(descriptor: int) -> bool:
@@ -373,13 +436,16 @@ def close_unless_covered(descriptor: int) -> bool:
     No connection can be registered between the check and the close.
     """
     with _lock:
-        if _covers(_inode(os.fstat(descriptor))):
+        if _covers(inode_of(os.fstat(descriptor))):
             return False
+        ours.discard(descriptor)
         os.close(descriptor)
         return True
 
 
 def _covers(inode: Inode) -> bool:
+    for one in [*_held.values()]:
+        one.forget_if_idle()
     if not any(inode in one._inodes for one in _held.values()):
         for one in _held.values():
             if not one.noted >= _WITH_WAL:  # SQLite opens them late, and then keeps them open
@@ -389,9 +455,10 @@ def _covers(inode: Inode) -> bool:
 
 def _found(path: str) -> DatabaseHold:
     with _lock:
-        one = _held.get(_inode(os.stat(path)))
+        one = _held.get(inode_of(os.stat(path)))
         if one is None:
             descriptor, is_writable = _opened(path)
+            ours.add(descriptor)
             one = DatabaseHold(path, descriptor, is_writable=is_writable)
             if (known := _held.setdefault(one.inode, one)) is not one:  # the file was replaced meanwhile
                 known._spare.append(descriptor)  # closing it would drop locks
@@ -406,6 +473,26 @@ def _opened(path: str) -> tuple[int, bool]:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC), False
+
+
+def _closed(descriptor: int) -> int:
+    if descriptor >= 0:
+        ours.discard(descriptor)
+        os.close(descriptor)
+    return -1
+
+
+def _is_mapped(status: os.stat_result) -> bool:
+    """Return True if this process has a shared memory mapped, as SQLite does; False if the system is silent.
+
+    The device is not compared: file systems of several disks have another one there.
+    """
+    try:
+        with open("/proc/self/maps", "rb") as maps:
+            lines = [line.split(maxsplit=5) for line in maps if b"-shm" in line]
+    except OSError:
+        return False
+    return any(int(line[4]) == status.st_ino for line in lines)
 
 
 def _lock_bytes(descriptor: int, kind: int, lock: Lock) -> bool:
@@ -433,10 +520,6 @@ def _wait(is_done: Callable[[], bool], path: str) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{path} has been locked by another process for {PATIENCE:g} s")
         time.sleep(random.uniform(0.0002, 0.002))  # noqa: S311
-
-
-def _inode(status: os.stat_result) -> Inode:
-    return status.st_dev, status.st_ino
 
 
 def _forget_in_child() -> None:

@@ -20,6 +20,7 @@ VALUES = {
     "_version",
     "catalog",
     "codec",
+    "descriptors",
     "entry",
     "errors",
     "files",
@@ -64,6 +65,7 @@ LAYERS: list[set[str]] = [
 ]
 PURE = VALUES - {
     "_version",
+    "descriptors",
     "errors",
     "files",
     "folder_gate",

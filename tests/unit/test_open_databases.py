@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from posix_locks import IN_USE, SHARED, is_locked
 
 from turnstate.memory.builtin.sqlite import SqliteDatabase
 from turnstate.open_databases import covers, hold
@@ -104,3 +105,72 @@ def test_stores_and_memories_cover_their_files(tmp_path: Path) -> None:
         assert not any(covers(one.stat()) for one in tmp_path.iterdir())
 
     asyncio.run(run())
+
+
+@pytest.fixture
+def foreign(path: Path) -> Iterator[apsw.Connection]:
+    """A connection that the program opened by itself, in the same SQLite as ours."""
+    with closing(apsw.Connection(str(path))) as foreign:
+        foreign.execute("SELECT count(*) FROM session").fetchall()
+        yield foreign
+
+
+def has_locks(path: Path) -> bool:
+    return is_locked(path, SHARED) and is_locked(Path(f"{path}-shm"), IN_USE)
+
+
+def test_a_connection_of_the_program_keeps_its_locks_when_ours_are_closed(
+    path: Path, foreign: apsw.Connection
+) -> None:
+    assert has_locks(path)
+    memory = os.stat(f"{path}-shm")
+    before = 0
+    for number in range(3):
+        with closing(connect(str(path), write=True)) as db:
+            db.execute("SELECT count(*) FROM session").fetchall()
+        assert has_locks(path)
+        assert os.stat(f"{path}-shm").st_size == memory.st_size
+        assert covers(path.stat())
+        before = before or len(os.listdir("/dev/fd"))
+        assert len(os.listdir("/dev/fd")) == before, number
+    foreign.close()
+    assert not covers(path.stat())
+
+
+def test_what_was_kept_for_the_program_does_not_keep_the_log(path: Path, foreign: apsw.Connection) -> None:
+    connect(str(path), write=True).close()
+    foreign.close()
+    with closing(connect(str(path), write=True)) as db:
+        db.execute("UPDATE session SET title = title")
+    assert not os.path.exists(f"{path}-wal")
+
+
+def test_files_may_be_replaced_while_the_program_has_the_old_ones_open(
+    path: Path, foreign: apsw.Connection
+) -> None:
+    connect(str(path), write=True).close()
+    foreign.close()
+    with closing(apsw.Connection(str(path))):  # has not read anything, so SQLite removes the side files
+        for _ in range(2):
+            with closing(connect(str(path), write=True)) as db:
+                db.execute("UPDATE session SET title = title")
+                db.check_files()
+                assert all(covers(one.stat()) for one in files(path))
+            assert not os.path.exists(f"{path}-shm")
+
+
+@pytest.mark.usefixtures("foreign")
+def test_a_shared_memory_that_the_program_uses_is_never_emptied(path: Path) -> None:
+    size = os.stat(f"{path}-shm").st_size
+    Path(f"{path}-shm").read_bytes()  # drops the program's lock on it
+    held = hold(str(path))
+    assert os.stat(f"{path}-shm").st_size == size > 3
+    held.release()
+
+
+def test_a_shared_memory_from_before_a_crash_is_emptied(path: Path) -> None:
+    Path(f"{path}-shm").write_bytes(bytes(32_768))
+    with open(f"{path}-shm", "rb"):
+        held = hold(str(path))
+        assert os.stat(f"{path}-shm").st_size == 3
+    held.release()
