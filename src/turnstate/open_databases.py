@@ -215,12 +215,17 @@ class DatabaseHold:
         self._inodes = {inode_of(os.fstat(one)) for one in kept if one >= 0}
 
     def _enter(self) -> None:
-        """Take the lock for presence; without such locks, this process goes without a guard."""
+        """Take the lock for presence; without such locks, this process goes without a guard.
+
+        If the file system has no lock service, SQLite would try for seconds to get its own locks.
+        """
         try:
             _wait(lambda: _lock_bytes(self._descriptor, fcntl.F_RDLCK, _PRESENCE), self.path)
         except TimeoutError:
             raise
         except OSError as error:
+            if error.errno == errno.ENOLCK:
+                raise
             _log.info("%s: locks cannot be held a second time: %s", self.path, error)
         else:
             self._has_presence = True
@@ -229,11 +234,15 @@ class DatabaseHold:
         """Try to be the only process, and let SQLite have the file to itself, which our locks prevent."""
         if not self._has_presence or not self._is_writable or self.replaced_file():
             return False
-        if not _lock_bytes(self._descriptor, fcntl.F_WRLCK, _PRESENCE):
+        try:
+            if not _lock_bytes(self._descriptor, fcntl.F_WRLCK, _PRESENCE):
+                return False
+            _lock_bytes(self._descriptor, fcntl.F_UNLCK, _SHARED)
+            if self._shared_memory >= 0:
+                _lock_bytes(self._shared_memory, fcntl.F_UNLCK, _IN_USE)
+        except OSError as error:
+            _log.info("%s: the WAL is left as it is, since no locks can be had: %s", self.path, error)
             return False
-        _lock_bytes(self._descriptor, fcntl.F_UNLCK, _SHARED)
-        if self._shared_memory >= 0:
-            _lock_bytes(self._shared_memory, fcntl.F_UNLCK, _IN_USE)
         self.is_guarded = False
         return True
 
@@ -356,16 +365,22 @@ class DatabaseHold:
         # afterwards knows whether to unlock.
         if self._claims.setdefault(lock, claimant) is not claimant:
             return False
-        if not self._has_presence or _lock_bytes(self._descriptor, fcntl.F_WRLCK, lock):
-            return True
+        try:
+            if not self._has_presence or _lock_bytes(self._descriptor, fcntl.F_WRLCK, lock):
+                return True
+        except OSError:
+            del self._claims[lock]
+            raise
         del self._claims[lock]
         return False
 
     def _unclaim(self, lock: Lock, claimant: object) -> None:
         if self._claims.get(lock) is claimant:
-            if self._has_presence:
-                _lock_bytes(self._descriptor, fcntl.F_UNLCK, lock)
-            del self._claims[lock]
+            try:
+                if self._has_presence:
+                    _lock_bytes(self._descriptor, fcntl.F_UNLCK, lock)
+            finally:
+                del self._claims[lock]
 
     # Reading
 
@@ -444,8 +459,7 @@ def close_unless_covered(descriptor: int) -> bool:
 
 
 def _covers(inode: Inode) -> bool:
-    for one in [*_held.values()]:
-        one.forget_if_idle()
+    _forget_idle()
     if not any(inode in one._inodes for one in _held.values()):
         for one in _held.values():
             if not one.noted >= _WITH_WAL:  # SQLite opens them late, and then keeps them open
@@ -453,8 +467,14 @@ def _covers(inode: Inode) -> bool:
     return any(inode in one._inodes for one in _held.values())
 
 
+def _forget_idle() -> None:
+    for one in [*_held.values()]:
+        one.forget_if_idle()
+
+
 def _found(path: str) -> DatabaseHold:
     with _lock:
+        _forget_idle()
         one = _held.get(inode_of(os.stat(path)))
         if one is None:
             descriptor, is_writable = _opened(path)

@@ -6,6 +6,7 @@ call, so a point is (thread, call, N); a dry run lists all points.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -96,10 +97,12 @@ def killing(worker: Worker, point: Point) -> Iterator[None]:
 
 
 @contextmanager
-def failing(worker: Worker, call: str, when: str, error: str = "EIO") -> Iterator[None]:
+def failing(
+    worker: Worker, call: str, when: str, error: str = "EIO", *, log: Path = Path(os.devnull)
+) -> Iterator[None]:
     """Make calls of any thread fail: the Nth (`3`), from the Nth on (`3+`), or every second (`1+2`)."""
     inject = f"inject=?{call}:error={error}:when={when}"
-    with _attached("-f", "-o", "/dev/null", "-e", f"trace=?{call}", "-e", inject, "-p", str(worker.pid)):
+    with _attached("-f", "-o", str(log), "-e", f"trace=?{call}", "-e", inject, "-p", str(worker.pid)):
         yield
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,11 +15,10 @@ from recovery import examine
 from system_calls import failing
 from thoroughness import report, runs
 
-from turnstate.stores.sqlite.connection import PATIENCE
-
 APPENDS = 6  # while the disk fails
 FAULTS = [("fdatasync", "EIO"), ("pwrite64", "EIO"), ("pwrite64", "ENOSPC"), ("pread64", "EIO")]
 READS = ("pread64",)  # SQLite takes a page that cannot be read for a damaged one
+LOCK_OF_SQLITE = re.compile(r"F_SETLK, \{l_type=F_(?:RD|WR)LCK")
 OPERATIONS = {"beside the log": APPEND, "as it is carried over": CHECKPOINT}
 
 
@@ -127,18 +126,22 @@ def test_a_store_that_hides_a_failed_sync_is_caught(fork_server: ForkServer, hom
 
 @pytest.mark.req("G6")
 @pytest.mark.usefixtures("traced")
-def test_a_file_system_without_locks_is_named_at_once(fork_server: ForkServer, folder: Path) -> None:
-    url = f"sqlite:///{folder}/agent.db"
-    with fork_server.worker(url) as worker:
-        worker.enter()
-        with failing(worker, "fcntl", "1+", "ENOLCK"):
-            started = time.monotonic()
-            reply = worker.ask("append", name="unlocked")
-            waited = time.monotonic() - started
-        assert reply["error"] == "StoreUnavailable", reply
-        assert "no lock service" in reply["text"]
-        assert waited < PATIENCE  # for a lock of another process, it would be that long
+def test_a_file_system_without_locks_is_named_before_sqlite_asks_for_any(
+    fork_server: ForkServer, folder: Path
+) -> None:
+    (home := folder / "store").mkdir()
+    with fork_server.worker(f"sqlite:///{home}/agent.db") as worker:
+        for do in ("open", "append", "read"):
+            with failing(worker, "fcntl", "1+", "ENOLCK", log=folder / do):
+                reply = worker.ask(do, **({"name": "unlocked"} if do == "append" else {}))
+            assert reply["error"] == "StoreUnavailable", reply
+            assert "no lock service" in reply["text"]
+            asked = (folder / do).read_text().splitlines()
+            assert [line for line in asked if LOCK_OF_SQLITE.search(line)] == []
+            if do == "open":
+                worker.enter()
         worker.must("append", name="locked again")
+        assert worker.must("read")["texts"]
 
 
 @pytest.mark.req("G6")

@@ -75,7 +75,7 @@ def test_every_file_is_synced_once_and_closed() -> None:
         for descriptor in added:
             syncing.add(descriptor)
     assert len(synced) == 200
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_file_that_cannot_be_synced_is_told_and_all_are_closed() -> None:
@@ -90,4 +90,4 @@ def test_a_file_that_cannot_be_synced_is_told_and_all_are_closed() -> None:
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(OSError, match="is lost"):
         synced()
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before

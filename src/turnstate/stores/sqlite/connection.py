@@ -8,6 +8,7 @@ version, is not touched.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import re
@@ -26,7 +27,7 @@ from ...files import FILE_MODE
 from ...open_databases import PATIENCE, hold, no_hold
 from ...own_files import APPLICATION, MEMORY_APPLICATION
 from ...process import keep_forever
-from .disk import check_locks
+from .disk import check_locks, no_locks
 from .faults import FilesReplaced
 from .queries import MIGRATIONS
 from .rows import add_functions
@@ -60,7 +61,10 @@ LEAST_SQLITE = (3, 51, 3)
 MEMORY = ":memory:"
 
 LOCKED = 0.1
-"""Seconds after which a lock that is not free may be one that the file system does not have."""
+"""Seconds after which a lock that is not free may be one that the file system does not have.
+
+Where `open_databases` takes locks of its own, it has asked for one before SQLite does, and this is not reached.
+"""
 
 MAX_NAMED = 3
 """Maximum number of foreign objects that an error names."""
@@ -96,6 +100,8 @@ class Connection(apsw.Connection):
         except TimeoutError as error:
             raise apsw.BusyError(f"BusyError: {error}") from error
         except OSError as error:
+            if error.errno == errno.ENOLCK:
+                raise no_locks(file, error) from error
             raise apsw.CantOpenError(f"CantOpenError: {error}") from error
         if file != MEMORY and self.hold.inode in _inherited:
             self.hold.release()
@@ -128,11 +134,14 @@ class Connection(apsw.Connection):
         if self._writes > 1:
             return
         calls = 0
-        while not self.hold.try_to_write(self):
-            if not self._wait(calls):
-                self._writes = 0
-                raise apsw.BusyError("BusyError: another process is writing")
-            calls += 1
+        try:
+            while not self.hold.try_to_write(self):
+                if not self._wait(calls):
+                    raise apsw.BusyError("BusyError: another process is writing")
+                calls += 1
+        except BaseException:
+            self._writes = 0
+            raise
 
     def end_write(self) -> None:
         """Let others write; roll back first what is left of a transaction, or close if that fails.
@@ -182,7 +191,7 @@ class Connection(apsw.Connection):
         held = self.hold
         if held.is_guarded:
             self.check_files(within=LOOK_AGAIN)
-        while not held.drops_locks:
+        while not held.drops_locks and held.has_kept_locks():
             try:
                 result = self.read_once(job)
             except Exception:

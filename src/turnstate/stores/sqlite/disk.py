@@ -14,7 +14,7 @@ import tempfile
 
 from ...errors import StoreUnavailable
 
-__all__ = ["check_locks", "is_gone"]
+__all__ = ["check_locks", "is_gone", "no_locks"]
 
 _GONE = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ENOTCONN, errno.ESHUTDOWN, errno.ENOENT}
 
@@ -26,10 +26,15 @@ def check_locks(path: str) -> None:
             fcntl.lockf(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
-            raise StoreUnavailable(
-                f"{path} cannot be locked: its file system has no lock service ({error.strerror}), as NFS "
-                "without lockd; start the service, or use a local disk"
-            ) from error
+            raise no_locks(path, error) from error
+
+
+def no_locks(path: str, error: OSError) -> StoreUnavailable:
+    """Return the error for a file system without locks."""
+    return StoreUnavailable(
+        f"{path} cannot be locked: its file system has no lock service ({error.strerror}), as NFS "
+        "without lockd; start the service, or use a local disk"
+    )
 
 
 def is_gone(path: str) -> bool:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import apsw
 
 from ...errors import InputError, StoreDamaged, StoreError, StoreUnavailable, TurnstateError
-from .disk import check_locks, is_gone
+from .disk import check_locks, is_gone, no_locks
 
 __all__ = ["FAULTS", "UNREADABLE", "UNUSABLE", "FilesReplaced", "fault", "translated", "unusable"]
 
@@ -99,6 +99,8 @@ def _translation(error: Exception, path: str) -> TurnstateError:
         )
     if isinstance(error, apsw.NoMemError | MemoryError):
         return StoreUnavailable(f"there is no memory left to read or write {path}; nothing was acknowledged")
+    if isinstance(error, OSError) and error.errno == errno.ENOLCK:
+        return no_locks(path, error)
     if isinstance(error, OSError):
         return StoreUnavailable(
             f"{path} cannot be read or written ({error.strerror}); nothing was acknowledged"

@@ -221,8 +221,8 @@ class Readers:
             return None
         start, db = _waited(), self._here
         try:
-            if db is None or db.hold.drops_locks:  # a thread waits for further locks
-                return None
+            if db is None or db.hold.drops_locks or not db.hold.has_kept_locks():
+                return None  # a thread waits for further locks
             found = db.read_once(job)
             return (found,) if db.hold.has_kept_locks() else None
         except (*FAULTS, TooLarge):

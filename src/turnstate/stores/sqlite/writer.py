@@ -254,8 +254,9 @@ class Writer:
         try:
             db.begin_write()
             db.execute("BEGIN IMMEDIATE")
-        except apsw.Error:
-            db.end_write()
+        except (apsw.Error, OSError):
+            with suppress(apsw.Error, OSError):
+                db.end_write()
             return False
         finally:
             self._may_wait = True
