@@ -49,7 +49,7 @@ from typing import Final
 
 from .descriptors import Inode, inode_of, inodes_elsewhere, ours
 
-__all__ = ["PATIENCE", "DatabaseHold", "close_unless_covered", "covers", "hold", "no_hold"]
+__all__ = ["PATIENCE", "DatabaseHold", "close_unless_covered", "covers", "dropped_locks", "hold", "no_hold"]
 
 Lock = tuple[int, int]  # the first byte and the number of bytes
 
@@ -79,6 +79,12 @@ _WAL_MODE = b"\2\2"
 _FLOCK = struct.Struct("hhqqi4x" if struct.calcsize("P") == 8 else "hhqqi")
 _SET, _GET = getattr(fcntl, "F_OFD_SETLK", None), getattr(fcntl, "F_OFD_GETLK", None)
 _TAKEN = (errno.EAGAIN, errno.EACCES)  # by the lock of someone else
+
+_DROPPED = (
+    "this process has opened and closed {path} or a file next to it, which releases SQLite's locks; they are "
+    "held a second time, so nothing is lost. Find the code that reads all files of the folder, or keep the "
+    "store elsewhere"
+)
 
 _log = logging.getLogger(__name__)
 _lock = threading.RLock()  # a garbage collection may close a file while the lock is held
@@ -390,12 +396,7 @@ class DatabaseHold:
             return True
         if not self.drops_locks:
             self.drops_locks = True
-            _log.warning(
-                "this process has opened and closed %s or a file next to it, which releases SQLite's locks; "
-                "they are held a second time, so nothing is lost. Find the code that reads all files of the "
-                "folder, or keep the store elsewhere",
-                self.path,
-            )
+            _log.warning("%s", _DROPPED.format(path=self.path))
         return False
 
     @contextmanager
@@ -443,6 +444,17 @@ def covers(status: os.stat_result) -> bool:
     """Return True if a file is a database that this process has open, or belongs to one."""
     with _lock:
         return _covers(inode_of(status))
+
+
+def dropped_locks(path: str) -> str:
+    """Return a notice if this process has dropped its locks on a file that it has open, or an empty text."""
+    try:
+        with _lock:
+            one = _held.get(inode_of(os.stat(path)))
+            is_told = one is not None and (one.drops_locks or not one.has_kept_locks())
+    except OSError:  # the next read or write reports it
+        return ""
+    return _DROPPED.format(path=path) if is_told else ""
 
 
 def close_unless_covered(descriptor: int) -> bool:

@@ -31,7 +31,7 @@ from ..memory.port import Recollection
 from ..message import Message
 from ..models import Model
 from ..sticky import Gathered
-from ..stores.port import ReportsLosses
+from ..stores.port import GivesNotices, ReportsLosses
 from ..stores.values import Fork, Lease, Receipt, SessionRow
 from ..toolspec import ToolSpec
 from ..value import check_kind, check_number, check_whole
@@ -85,14 +85,15 @@ class Session(SessionReader):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Problems to show to the user: damage, losses, a model that keeps failing, a disk that fails."""
+        """Problems to show to the user: damage, losses, files that others change, what keeps failing."""
         model = self._summaries.failures.notice
         disk = self._keeper.failure if self._keeper else ""
         store, lost = self._writer.store, ""
         if isinstance(store, ReportsLosses) and (found := store.lost(self._writer.at)):
             lost = f"the store lost acknowledged data: {found}; send the missing messages again"
+        files = store.notices if isinstance(store, GivesNotices) else ()
         memory = self._memory.notice if self._memory else ""
-        notices = (*self._windows.damage, lost, self._windows.unrecorded, model, disk, memory)
+        notices = (*self._windows.damage, lost, *files, self._windows.unrecorded, model, disk, memory)
         return tuple(notice for notice in notices if notice)
 
     @property

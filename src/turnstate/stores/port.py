@@ -38,6 +38,7 @@ __all__ = [
     "SMALL",
     "Directory",
     "Feed",
+    "GivesNotices",
     "Health",
     "Leases",
     "Log",
@@ -289,6 +290,16 @@ class ReportsLosses(Protocol):
 
     def lost(self, at: Address) -> str:
         """Return a human-readable description of a session's known losses, empty if there are none."""
+        ...
+
+
+@runtime_checkable
+class GivesNotices(Protocol):
+    """A store that tells users about trouble with its files which it could mend."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What happened since the store was opened, each in one sentence."""
         ...
 
 

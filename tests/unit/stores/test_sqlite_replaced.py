@@ -6,16 +6,20 @@ import asyncio
 import os
 import shutil
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from turnstate import Message
 from turnstate.errors import StoreUnavailable
 from turnstate.memory.builtin import connect as open_memory
-from turnstate.memory.builtin.sqlite import SqliteDatabase
+from turnstate.memory.port import User
 from turnstate.session import SessionManager
 from turnstate.stores.sqlite import connection, writer
+
+USER = User("default", "ann")
 
 
 @pytest.fixture(autouse=True)
@@ -86,6 +90,42 @@ def test_a_change_without_a_key_is_not_acknowledged_and_the_next_one_is_written(
     assert stored(path) == 1
 
 
+def test_a_session_is_told_once_that_files_were_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "agent.db"
+
+    async def work(sessions: SessionManager) -> None:
+        session = await sessions.open("s")
+        assert session.notices == ()
+        remove_sides(path)
+        for _ in range(2):
+            assert await session.messages() == []
+            (notice,) = session.notices
+            assert notice.startswith(f"another program removed or replaced {path}")
+            assert notice.endswith("the store was opened again")
+        assert notice in caplog.text
+
+    asyncio.run(opened(path, work))
+
+
+def test_a_session_is_told_once_that_this_process_drops_its_locks(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+
+    async def work(sessions: SessionManager) -> None:
+        session = await sessions.open("s")
+        assert session.notices == ()
+        for number in range(2):
+            for side in ("", "-wal", "-shm"):
+                Path(f"{path}{side}").read_bytes()
+            await session.append(Message.user("next"), key=f"next {number}")
+            (notice,) = session.notices
+            assert notice.startswith(f"this process has opened and closed {path}")
+
+    asyncio.run(opened(path, work))
+    assert stored(path) == 3
+
+
 def test_the_old_log_is_not_copied_over_the_new_file(tmp_path: Path) -> None:
     path, copy = tmp_path / "agent.db", tmp_path / "copy.db"
 
@@ -98,15 +138,47 @@ def test_the_old_log_is_not_copied_over_the_new_file(tmp_path: Path) -> None:
     assert stored(path) == 0
 
 
-def test_a_memory_acknowledges_nothing_either(tmp_path: Path) -> None:
+def remembered(path: Path) -> list[str]:
+    """Return the messages of a memory that the next program finds."""
+    with closing(apsw.Connection(str(path))) as db:
+        return [text for (text,) in db.execute("SELECT text FROM document ORDER BY number").fetchall()]
+
+
+@pytest.mark.parametrize("fault", [remove_sides, replace_log])
+def test_a_memory_delivers_to_the_new_files(fault: Callable[[Path], None], tmp_path: Path) -> None:
+    path, copy = tmp_path / "memory.db", tmp_path / "copy.db"
+
+    async def run() -> None:
+        await (await open_memory(str(path))).close()
+        engine = await open_memory(str(path))
+        fault(path)
+        await asyncio.gather(*(engine.remember(USER, f"note {number}") for number in range(5)))
+        assert len(await engine.turns(USER, limit=9)) == 5
+        fault(path)
+        assert len(await engine.turns(USER, limit=9)) <= 5
+        await engine.remember(USER, "last")
+        for side in ("", "-wal"):  # as the process would leave them if it were killed now
+            shutil.copy(f"{path}{side}", f"{copy}{side}")
+        await engine.close()
+
+    asyncio.run(run())
+    assert "last" in remembered(copy)
+    assert "last" in remembered(path)
+
+
+def test_a_memory_that_is_gone_acknowledges_nothing(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
 
     async def run() -> None:
         await (await open_memory(str(path))).close()
-        database = SqliteDatabase(str(path))
-        remove_sides(path)
+        engine = await open_memory(str(path))
+        path.unlink()
+        with pytest.raises(StoreUnavailable, match="cannot be opened"):
+            await engine.remember(USER, "lost")
+        path.touch()
         with pytest.raises(StoreUnavailable, match="removed or replaced"):
-            await database.write(lambda: (_ for _ in ()))
-        await database.close()
+            await engine.remember(USER, "lost")
+        await engine.close()
 
     asyncio.run(run())
+    assert not path.read_bytes()

@@ -19,13 +19,14 @@ from typing import Any, TypeVar
 
 import apsw
 
-from ...errors import InputError, NewerFormat, StoreDamaged, StoreError
+from ...errors import InputError, NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from ...files import FILE_MODE
 from ...process import Gate, Owner, pause_before_fork
 from ...stores.sqlite.changes import SCRUB_PAUSE, SCRUB_SECONDS, SCRUB_WAIT_MS
 from ...stores.sqlite.connection import (
     MEMORY,
     MEMORY_APPLICATION,
+    PATIENCE,
     Connection,
     check_sqlite_version,
     connect,
@@ -33,7 +34,7 @@ from ...stores.sqlite.connection import (
     patience,
     with_lock,
 )
-from ...stores.sqlite.faults import translated
+from ...stores.sqlite.faults import FilesReplaced, translated
 from ...stores.sqlite.wal import settle_log
 from .database import Operation, schema_steps, statements
 
@@ -58,6 +59,7 @@ class SqliteDatabase:
         self.files = (Path(path).absolute(),) if path else ()
         self._closed = False
         self._running, self._reopening, self._is_open = Gate(), threading.Lock(), True
+        self._closing, self._is_paused = threading.Lock(), False  # held while the gate is shut
         with translated(self._path):
             self._writer = _prepared(path) if path else _in_memory()
             self._reader = connect(path, write=False) if path else self._writer
@@ -109,8 +111,8 @@ class SqliteDatabase:
         def close() -> None:
             for pool in {self._reading, self._writing}:
                 pool.shutdown(wait=True)
-            for connection in {self._reader, self._writer}:
-                connection.close(True)
+            self._reader.close(True)
+            self._writer.close(True)  # the last one, since it can copy the WAL into the file
 
         await asyncio.to_thread(close)
 
@@ -120,29 +122,74 @@ class SqliteDatabase:
             raise StoreError(f"the memory {self._path} is closed; open it again")
 
         def run() -> T:
-            with translated(self._path), self._running:
+            with self._running:
                 self._reopen()
                 return job()
 
-        return await asyncio.get_running_loop().run_in_executor(pool, run)
+        def run_again_if_replaced() -> T:
+            seen = self._writer
+            with translated(self._path):
+                try:
+                    return run()
+                except FilesReplaced as error:
+                    if not self._has_let_go(seen, error):
+                        raise
+                return run()  # every operation may be repeated: deliveries have keys
+
+        return await asyncio.get_running_loop().run_in_executor(pool, run_again_if_replaced)
 
     def pause(self, deadline: float) -> None:
         """Close the file for a fork once no statement is running; if one still is, leave it open."""
-        if self._running.shut(deadline) and self.files and self._is_open and not self._closed:
-            self._is_open = False
-            self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            self._reader.close(True)
-            self._writer.close(True)
+        self._is_paused = self._closing.acquire(timeout=max(0.0, deadline - time.monotonic()))
+        if not self._is_paused or not self._running.shut(deadline):
+            return
+        if self.files and self._is_open and not self._closed:
+            self._disconnect()
 
     def resume(self) -> None:
         """Let statements run again; the next one opens the file."""
-        self._running.open()
+        if self._is_paused:
+            self._is_paused = False
+            self._running.open()
+            self._closing.release()
+
+    def _has_let_go(self, seen: Connection, error: FilesReplaced) -> bool:
+        """Close files that another program replaced once no statement is running, unless that was done."""
+        with self._closing:
+            if self._writer is not seen or not self._is_open:
+                return True
+            try:
+                if not self._running.shut(time.monotonic() + PATIENCE):
+                    return False
+                self._disconnect()
+            finally:
+                self._running.open()
+        _log.warning(
+            "another program removed or replaced %s, which this process had open; the memory is opened again",
+            error,
+        )
+        return True
+
+    def _disconnect(self) -> None:
+        """Close the file and leave its WAL as it is."""
+        self._is_open = False
+        self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self._reader.close(True)
+        self._writer.close(True)
 
     def _reopen(self) -> None:
         with self._reopening:
-            if not self._is_open:
-                self._writer, self._reader = connect(self._path, write=True), connect(self._path, write=False)
-                self._is_open = True
+            if self._is_open:
+                return
+            if _version(self._path) != VERSION:
+                raise StoreUnavailable(f"the memory {self._path} was removed or replaced; open it again")
+            self._writer = _settled(self._path)
+            try:
+                self._reader = connect(self._path, write=False)
+            except BaseException:
+                self._writer.close()
+                raise
+            self._is_open = True
 
     def _write(self, operation: Callable[[], Operation[T]]) -> T:
         made: list[T] = []
@@ -190,14 +237,25 @@ def _prepared(path: str) -> Connection:
     if not folder.is_dir():
         raise InputError(f"the folder {str(folder)!r} of the memory does not exist; create it first")
     create_file(path, FILE_MODE)
-    _check(path)
-    db = connect(path, write=True)
-    settle_log(db, path)
+    _version(path)
+    db = _settled(path)
     with_lock(db, lambda: _create(db))
     return db
 
 
-def _check(path: str) -> None:
+def _settled(path: str) -> Connection:
+    """Open the file for writing; whatever failed before, the frames of its WAL are on the disk."""
+    db = connect(path, write=True)
+    try:
+        settle_log(db, path)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _version(path: str) -> int:
+    """Return the version of the schema, 0 in a new file; refuse files of others and of newer versions."""
     db = Connection(path, apsw.SQLITE_OPEN_READONLY)
     try:
         ((application, version, tables),) = db.execute(
@@ -210,6 +268,7 @@ def _check(path: str) -> None:
         raise StoreDamaged(f"{path} is a database of another program; give the memory a file of its own")
     if version > VERSION:
         raise NewerFormat(f"the memory {path} has schema {version}; update Turnstate to open it")
+    return int(version)
 
 
 def _create(db: Connection) -> None:

@@ -63,7 +63,7 @@ MEMORY = ":memory:"
 LOCKED = 0.1
 """Seconds after which a lock that is not free may be one that the file system does not have.
 
-Where `open_databases` takes locks of its own, it has asked for one before SQLite does, and this is not reached.
+Where `open_databases` takes locks of its own, it has asked for one before SQLite does; this is for others.
 """
 
 MAX_NAMED = 3

@@ -8,6 +8,7 @@ functions that write, many in one transaction, and a reader runs functions that 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -21,6 +22,7 @@ from msgspec import structs
 
 from ...errors import AlreadyExists, Fenced, NotFound, StoreError, StoreUnavailable
 from ...files import FILE_MODE
+from ...open_databases import dropped_locks
 from ..admission import busy, check_meta
 from ..port import SMALL, Reads
 from ..values import (
@@ -71,6 +73,8 @@ __all__ = ["SqliteStore", "connect", "connect_to_read"]
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 _SYNC = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
 
 
@@ -96,11 +100,18 @@ class SqliteStore:
         if readers is not None and db is not None:  # this is a reader's thread, and a read comes first
             readers.adopt(db)
             db = None
-        self._reopening = threading.Lock()
+        self._reopening, self._notices = threading.Lock(), dict[str, None]()
         self._readers = readers or readers_of(path)
         self._writer = NoWriter(path) if self.read_only else Writer(path, db, in_loop=commits_in_loop)
         if readers is None:
             self._writer.start()
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What this process or another program did to the files since the store was opened."""
+        if dropped := dropped_locks(self.path):
+            self._notices[dropped] = None  # also when the files are opened again
+        return tuple(self._notices)
 
     async def close(self) -> None:
         """Finish pending work and close the file."""
@@ -124,10 +135,10 @@ class SqliteStore:
         """Open the files again if another program replaced them; return False for any other error."""
         if not isinstance(error.__cause__, FilesReplaced) or self.read_only:
             return False
-        await asyncio.to_thread(self._reopen, seen)
+        await asyncio.to_thread(self._reopen, seen, str(error))
         return True
 
-    def _reopen(self, seen: Readers) -> None:
+    def _reopen(self, seen: Readers, why: str) -> None:
         """Close all connections without copying the WAL, since it is no longer that of the file."""
         with self._reopening:
             if self._readers is not seen:
@@ -142,6 +153,9 @@ class SqliteStore:
                 Readers(self.path, in_loop=in_loop),
                 Writer(self.path, in_loop=in_loop),
             )
+            notice = f"{why}, and the store was opened again"
+            _log.warning("%s", notice)
+            self._notices[notice] = None
 
     # Log
 
