@@ -79,9 +79,12 @@ class Round:
         """Add a message that arrived while calls were open; it is sent after their answers."""
         self.notes.append(message)
 
-    def answer(self, message: Message) -> Iterator[Repair]:
-        """Add a tool message; results that match no open call become text after the answers."""
-        self.answered = True
+    def answer(self, message: Message, *, hosted: bool = False) -> Iterator[Repair]:
+        """Add a tool message; results that match no open call become text after the answers.
+
+        If it is `hosted`, the provider made it within a reply, which may go on before the caller answers.
+        """
+        self.answered = self.answered or not hosted
         taken: dict[int, list[tuple[int, ToolCallResult]]] = {}
         for number, result in enumerate(message.tool_results):
             call, before = result.tool_call_id, self._results.get(result.tool_call_id)
@@ -331,7 +334,7 @@ class Structure:
             message = message.with_results(list(enumerate(results)))
         if self._round:
             complete, known = not self._round.open_calls, len(self._round.notes)
-            self.repairs.extend(self._round.answer(message))
+            self.repairs.extend(self._round.answer(message, hosted=message.id in self.unfolded))
             if complete and (
                 late := self._round.notes[known:]
             ):  # a group of its own: it may come after a cut

@@ -8,7 +8,7 @@ the rest: ids, pairing, the edits that keep what we do not model, the envelope, 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -16,12 +16,12 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from .. import wire_text
-from ..ids import UNKNOWN_TIME
+from ..ids import UNKNOWN_TIME, MessageId
 from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Edit, FilePart, ImagePart, Native, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from ..value import refuse
-from . import media
+from . import media, unfolded
 from .draft import Document, Draft
 from .edits import apply, put
 from .equality import says_something
@@ -155,9 +155,11 @@ class Adapter(Format):
     def rendering(self, messages: Sequence[Message], *, tools: Iterable[ToolSpec] = ()) -> Rendering:
         """Render messages and list what had to be left out."""
         messages, tools = _members(messages, "messages", Message), _members(tools, "tools", ToolSpec)
-        ordered = self._ordered(messages)
+        known = [self._known(message) for message in messages]
+        places = {one.id: place for place, several in enumerate(known) for one in several}
+        ordered = self._ordered([one for several in known for one in several])
         scope = self._scope(ordered)
-        fields = self._assemble(self._pieces(ordered, messages, scope))
+        fields = self._assemble(self._pieces(ordered, places, scope))
         envelope, definitions = self._envelope(messages, scope), self._defined(tools)
         is_list = envelope is None and not definitions and fields.keys() == {self.list_key}
         whole = envelope is not None and self._is_whole(messages)
@@ -257,8 +259,11 @@ class Adapter(Format):
                 block = self._media(medium, role) if scope.knows(medium) else None
                 return block or self._text(self._said(scope.describe(medium), role, scope), role)
 
-    def _pieces(self, ordered: list[Message], messages: Sequence[Message], scope: Scope) -> list[Piece]:
-        places = {message.id: index for index, message in enumerate(messages)}
+    def _known(self, message: Message) -> tuple[Message, ...]:
+        """Return a message with what another provider keeps folded in it as calls and results."""
+        return (message,) if is_native(message, self.name) else unfolded(message)
+
+    def _pieces(self, ordered: list[Message], places: Mapping[MessageId, int], scope: Scope) -> list[Piece]:
         first = leading(ordered)
         pieces: list[Piece] = []
         for index, message in enumerate(ordered):

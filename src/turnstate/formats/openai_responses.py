@@ -3,7 +3,8 @@
 Reasoning comes before the item that it produced and stays with it, since both belong to one
 message. We write content before calls, so any other item after a call ends the run and begins
 another message, as does a second message item. Calls that the caller runs are calls, whatever their kind
-(`native_calls`); items of tools that the service runs are kept unchanged.
+(`native_calls`); items of tools that the service runs are kept unchanged, and windows take those apart that
+hold a result (`hosted_calls`).
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from msgspec.structs import replace
 from .. import wire_text
 from ..errors import InvalidPayload
 from ..ids import CallId, derived
-from ..message import Message, Role
+from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, Native, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
-from . import media
+from . import hosted_calls, media
 from .draft import Call, Document, Draft, expect, text_or_none
 from .edits import value_at
 from .exchange import Exchange
+from .hosted_calls import HOSTED, Halves, folded, half_kind
 from .native_calls import read_call, read_output, write_call, write_output
 from .port import Violation
 from .replies import openai_responses as replies
@@ -51,21 +53,21 @@ class _MessageItem(Struct):
     content: str | list[dict[str, Any]]
 
 
-def drafts(items: Sequence[Any], start: int = 0) -> Iterator[Draft]:
-    """Read items in order from `start` on."""
-    run = _ItemRun()
+def drafts(items: Sequence[Any], start: int = 0, *, apart: bool = False) -> Iterator[Draft]:
+    """Read items in order from `start` on; if `apart`, hosted calls and their results are read apart."""
+    run = _ItemRun(apart=apart)
     for index in range(start, len(items)):
         item, path = items[index], f"$.input[{index}]"
         other = _draft(expect(item, dict[str, Any], path), path)
         if other or not run.continues(item):
-            yield from run.draft(index)
-            run = _ItemRun()
+            yield from run.drafts(index)
+            run = _ItemRun(apart=apart)
         if other:
             other.end = index + 1
             yield other
         else:
             run.add(item, path)
-    yield from run.draft(len(items))
+    yield from run.drafts(len(items))
 
 
 def whole_draft(items: list[Any]) -> Draft:
@@ -81,22 +83,24 @@ def whole_draft(items: list[Any]) -> Draft:
         if other := _draft(item, path):
             raise InvalidPayload(f"expected an item from the assistant, got role {other.role}", path=path)
         run.add(item, path)
-    return next(run.draft(len(items)), Draft("assistant", items, ""))
+    return next(run.drafts(len(items)), Draft("assistant", items, ""))
 
 
 class _ItemRun:
     """The items of one assistant message, as long as they are in the order that we write."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, apart: bool = False) -> None:
+        self._apart = apart
         self._items: list[dict[str, Any]] = []
         self._parts: list[Part] = []
         self._said: str | None = None
         self._spoken = False
         self._calls: list[Call] = []
+        self._answers: list[Halves] = []
 
     def continues(self, item: dict[str, Any]) -> bool:
         """Return True if an item can belong to the same message."""
-        if rules.call_kind(item):
+        if rules.call_kind(item) or (self._apart and hosted_calls.holds_result(item)):
             return True
         return not (self._calls or (rules.type_of(item) == "message" and self._spoken))
 
@@ -105,6 +109,10 @@ class _ItemRun:
         if kind := rules.call_kind(item):
             self._items.append(item)
             self._calls.append(read_call(kind, item))
+        elif self._apart and (both := hosted_calls.halves(item)):
+            self._items.append(both.asked)
+            self._calls.append(both.call)
+            self._answers.append(both)
         elif rules.type_of(item) == "message":
             self._items.append(item)
             self._speak(expect(item, _MessageItem, path).content)
@@ -117,11 +125,13 @@ class _ItemRun:
         self._flatten()
         self._parts.append(_read_item(item))
 
-    def draft(self, end: int) -> Iterator[Draft]:
-        """Yield the message that the items up to `end` form, if there are any."""
+    def drafts(self, end: int) -> Iterator[Draft]:
+        """Yield the message that the items up to `end` form, if there are any, and the results in it."""
         if self._items:
             content: Content | None = tuple(self._parts) if self._said is None else self._said
             yield Draft("assistant", self._items, content, tuple(self._calls), end=end)
+        for both in self._answers:
+            yield Draft("tool", [both.given], results=(both.result,), end=end)
 
     def _speak(self, content: str | list[dict[str, Any]]) -> None:
         self._spoken = True
@@ -264,10 +274,21 @@ class OpenAIResponses(Exchange):
 
     def _write(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
         if message.role == "tool":
-            written = partial(self._output, scope=scope)
-            return [write_output(one, scope, written) for one in message.tool_results]
+            return [self._write_result(one, scope) for one in message.tool_results]
         items = self._content(message, scope)
-        return items + [write_call(call, scope) for call in message.tool_calls]
+        return items + [self._write_call(call, scope) for call in message.tool_calls]
+
+    def _write_call(self, call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
+        if call.kind in HOSTED:
+            return hosted_calls.write_call(call, call.provider_id or scope.wire_id(call.id))
+        return write_call(call, scope)
+
+    def _write_result(self, result: ToolCallResult, scope: Scope) -> dict[str, Any]:
+        call = scope.natives.get(result.tool_call_id)
+        if call and call.kind in HOSTED:
+            id = call.provider_id or scope.wire_id(call.id)
+            return hosted_calls.write_result(result, call.kind, id)
+        return write_output(result, scope, partial(self._output, scope=scope))
 
     def _slots(self, body: Any) -> Iterator[Slot]:
         for index, item in enumerate(body if isinstance(body, list) else ()):
@@ -278,9 +299,11 @@ class OpenAIResponses(Exchange):
                 yield Slot(False, (index, rules.id_of_call(kind)), name)
             elif kind := rules.output_kind(item):
                 yield Slot(True, (index, rules.id_of_output(kind, item)))
+            elif kind := half_kind(item):
+                yield Slot(item["type"] != kind, (index, "id"))
 
     def _renamed(self, body: Any, message: Message, scope: Scope) -> Any:
-        kinds = [rules.output_kind(item) for item in objects(body)]
+        kinds = [rules.output_kind(item) or half_kind(item) for item in objects(body)]
         for kind, result in zip(kinds, message.tool_results, strict=False):
             made = scope.natives.get(result.tool_call_id)
             wanted = made.kind if made else "function"
@@ -289,17 +312,23 @@ class OpenAIResponses(Exchange):
         return super()._renamed(body, message, scope)
 
     def _named_slots(self, body: Any, message: Message) -> list[Slot]:
-        """Leave out what the service ran itself, which is part of the content."""
+        """Leave out what the service ran itself and is part of the content; its ids are never renamed."""
         kept = [part.body for part in message.parts if isinstance(part, OpaquePart)]
-        slots = super()._named_slots(body, message)
-        return [slot for slot in slots if value_at(body, (slot.id or ())[:1]) not in kept] if kept else slots
+        slots: list[Slot] = []
+        for slot in super()._named_slots(body, message):
+            item = value_at(body, (slot.id or ())[:1])
+            if item not in kept:
+                slots.append(slot._replace(id=None) if half_kind(item) else slot)
+        return slots
 
     def unfolded(self, message: Message) -> tuple[Message, ...]:
         """Return the calls and outputs among the items of a message as calls and results."""
-        if message.role != "assistant" or not _keeps_calls(message):
+        if message.role != "assistant" or not (_keeps_calls(message) or _keeps_results(message)):
             return (message,)
         native = message.native or Native(format=self.name)
-        read = self.parse(self.render([replace(message, native=replace(native, envelope=UNSET))])["input"])
+        read = _Apart().parse(
+            self.render([replace(message, native=replace(native, envelope=UNSET))])["input"]
+        )
         ours = {call.provider_id or call.id: call.id for call in message.tool_calls}
         names: dict[CallId, CallId] = {}
         for call in (call for part in read for call in part.tool_calls):
@@ -318,12 +347,12 @@ class OpenAIResponses(Exchange):
         return isinstance(body, str | list)
 
     def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
-        bodies = [piece.body for piece in pieces]
-        fields = bodies[0] if bodies and isinstance(bodies[0], dict) else {}
-        rest = bodies[1:] if fields else bodies
-        if len(rest) == 1 and isinstance(rest[0], str):
-            return {**fields, "input": rest[0]}
-        return {**fields, "input": [item for body in rest for item in _as_items(body)]}
+        fields = pieces[0].body if pieces and isinstance(pieces[0].body, dict) else {}
+        rest = pieces[1:] if fields else pieces
+        if len(rest) == 1 and isinstance(rest[0].body, str):
+            return {**fields, "input": rest[0].body}
+        items = ((item, piece.role == "tool") for piece in rest for item in _as_items(piece.body))
+        return {**fields, "input": folded(items)}
 
     def _content(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
         """Write content: text and media as message items, reasoning and hosted items as separate items."""
@@ -368,6 +397,19 @@ class OpenAIResponses(Exchange):
         summary = [{"type": "summary_text", "text": part.text}] if part.text else []
         key = "id" if part.signature.startswith(STORED) else "encrypted_content"
         return {"type": "reasoning", "summary": summary, key: part.signature}
+
+
+class _Apart(OpenAIResponses):
+    """Reads each hosted item that holds a result as a call and its result."""
+
+    def _read(self, items: Sequence[Any], start: int = 0, before: Role | None = None) -> Iterator[Draft]:
+        return drafts(items, start, apart=True)
+
+
+def _keeps_results(message: Message) -> bool:
+    """Return True if a message keeps calls that the service ran, with their results."""
+    bodies = (part.body for part in message.parts if isinstance(part, OpaquePart))
+    return any(map(hosted_calls.holds_result, bodies))
 
 
 def _keeps_calls(message: Message) -> bool:

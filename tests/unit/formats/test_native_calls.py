@@ -13,6 +13,8 @@ from pydantic import TypeAdapter
 
 from turnstate import Budget, Message, SessionManager, StateManager, ToolCallResult, codec, formats
 from turnstate.context.fit import fit, fitted
+from turnstate.context.policy import Policy
+from turnstate.context.reduction import MASK
 from turnstate.context.window import Window
 from turnstate.entry import ABANDONED
 from turnstate.errors import InvalidMessage
@@ -379,3 +381,183 @@ def test_outputs_of_calls_that_the_service_keeps_stay_outputs(key: str) -> None:
         ("custom_tool_call_output", "c2"),
     ]
     assert result.payload["input"][0]["output"].startswith("[Data Truncated]")
+
+
+def mcp(n: int, output: str | None = "fog", **fields: Any) -> dict[str, Any]:
+    common = {"server_label": "sea", "name": "look", "arguments": '{"path": "src/lamp.py"}', "error": None}
+    return item("mcp_call", id=f"mcp_{n}", **{**common, "output": output, "status": "completed", **fields})
+
+
+def mcp_failure(n: int, text: str = "No such lamp.") -> dict[str, Any]:
+    error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
+    return mcp(n, None, error=error, status="failed")
+
+
+def interpreter(n: int, logs: str = "42") -> dict[str, Any]:
+    outputs = [{"type": "logs", "logs": logs}, {"type": "image", "url": "https://example.com/a.png"}]
+    fields = {"code": "print(42)", "container_id": "cntr_1", "outputs": outputs, "status": "completed"}
+    return item("code_interpreter_call", id=f"ci_{n}", **fields)
+
+
+def file_search(n: int, text: str = "A lamp.") -> dict[str, Any]:
+    found = [{"file_id": "file_1", "filename": "lamp.md", "score": 0.9, "text": text, "attributes": {}}]
+    return item("file_search_call", id=f"fs_{n}", queries=["lamp"], results=found, status="completed")
+
+
+HOSTED: dict[str, Any] = {
+    "mcp": mcp,
+    "a failing mcp": lambda n, text="No.": mcp_failure(n, text),
+    "code_interpreter": interpreter,
+    "file_search": file_search,
+}
+each_hosted = each("hosted", HOSTED.values())
+FUNCTION = item("function_call", call_id="c1", name="f", arguments="{}")
+FUNCTION_OUTPUT = item("function_call_output", call_id="c1", output="x")
+TEXT = {"type": "output_text", "text": "So.", "annotations": []}
+SAID = item("message", id="msg_1", role="assistant", content=[TEXT], status="completed")
+
+
+@each_hosted
+def test_a_call_that_the_service_ran_is_sent_as_it_was_and_is_nobodys_to_run(hosted: Any) -> None:
+    thought = [item("reasoning", id=f"rs_{n}", summary=[]) for n in range(2)]
+    for said in (
+        [hosted(1)],
+        [thought[0], hosted(1), hosted(2), thought[1], SAID],
+        [hosted(1), FUNCTION, FUNCTION_OUTPUT],
+        [FUNCTION, hosted(1), FUNCTION_OUTPUT],
+        [FUNCTION, hosted(1), SAID, FUNCTION_OUTPUT],
+    ):
+        document = [ASK, *said]
+        messages = [codec.decode(codec.encode(one)) for one in responses.parse(document)]
+        assert responses.render(messages) == {"input": document}
+        items = sent(messages)
+        assert responses.validate(items) == []
+        assert all(one in items for one in document)  # an output follows its call at once
+        assert len(items) == len(document)
+        assert items == document or document[1] == FUNCTION
+        window = StateManager().window(messages, Budget.UNLIMITED)
+        assert all("abandoned" not in one.text for one in window.report.repairs)
+    answer = reply(hosted(1), FUNCTION)
+    assert [call.provider_id for call in answer.tool_calls] == ["c1"]
+    done = Message.tool([ToolCallResult.of(answer.tool_calls[0].id, "x")])
+    assert sent([Message.user("Go."), answer, done])[1:] == [hosted(1), FUNCTION, FUNCTION_OUTPUT]
+    assert sent([Message.user("Go."), opaque(hosted(1))])[1:] == [hosted(1)]
+
+
+@each_hosted
+def test_a_reply_goes_on_after_a_call_that_the_service_ran(hosted: Any) -> None:
+    second = {**FUNCTION, "call_id": "c2"}
+    said = reply(FUNCTION, hosted(1), item("reasoning", id="rs_1", summary=[]), second)
+    results = [ToolCallResult.of(call.id, "x") for call in said.tool_calls]
+    window = StateManager().window([Message.user("Go."), said, Message.tool(results)], Budget.UNLIMITED)
+    assert window.report.repairs == ()
+    types = [one.get("type") for one in window.render(responses)["input"]]
+    assert types.count("function_call_output") == 2
+
+
+@each_hosted
+def test_a_long_result_of_the_service_is_reduced_in_its_item(hosted: Any) -> None:
+    whole = hosted(1, LONG)
+    for payload in ([ASK, whole], [ASK, whole, SAID, ASK]):
+        result = fitted(payload, 8_000)
+        assert result.after.tokens <= 8_000
+        short = result.payload[1]
+        check_item(short)
+        assert "[Data Truncated]" in str(short)
+        changed = {key for key in whole if short.get(key) != whole[key]}
+        assert changed <= {"output", "outputs", "results", "error"}
+        assert [one for one in result.payload if one is not short] == [
+            one for one in payload if one is not whole
+        ]
+    log = [Message.user("Go."), opaque(*(hosted(n, LONG) for n in range(20)))]
+    window = StateManager().window(log, Budget(6_000))
+    assert window.tokens <= 6_000
+    assert responses.validate(window.render(responses)) == []
+
+
+@each_hosted
+def test_other_providers_get_a_call_and_its_result(hosted: Any) -> None:
+    document = [ASK, hosted(1), SAID, ASK]
+    plain = [
+        *(Message.user("Go."), *formats.unfolded(responses.parse(document)[1])),
+        Message.user("Go."),
+    ]
+    for name in formats.names():
+        other = formats.get(name)
+        if other is responses:
+            continue
+        for payload in (
+            formats.convert(document, responses, other).document,
+            other.render(responses.parse(document)),
+            StateManager().window(responses.parse(document), Budget.UNLIMITED).render(other),
+        ):
+            assert other.validate(payload) == []
+            read = other.parse(payload)
+            assert next(len(one.tool_calls) for one in read if one.role == "assistant") == 1
+            assert formats.same(read, plain), name
+
+
+@pytest.mark.req("C3")
+def test_a_session_with_calls_of_a_remote_server_goes_on_in_a_small_window() -> None:
+    async def talk() -> Window:
+        async with SessionManager(MemoryStore()) as sessions:
+            session = await sessions.create(system="You keep a lighthouse.")
+            for n in range(20):
+                await session.append(Message.user(f"Look at lamp {n}."))
+                look = mcp(2 * n, "fog " * 400, arguments=f'{{"path": "src/lamp{n}.py"}}')
+                said = reply(look, mcp_failure(2 * n + 1), {**SAID, "id": f"msg_{n}"})
+                await session.append(said)
+                window = await session.window(Budget(3_000))
+                for one in window.render(responses, request=True)["input"]:
+                    check_item(one)
+            return window
+
+    summary = asyncio.run(talk()).view.summary or ""
+    for words in ("Failed: look", "Succeeded: look", "src/lamp1.py"):
+        assert words in summary
+
+
+def test_a_repeated_call_of_the_service_is_sent_under_another_id_as_a_functions() -> None:
+    document = [ASK, mcp(1), ASK, mcp(1)]
+    items = sent(responses.parse(document))
+    assert responses.validate(items) == []
+    assert items[:3] == document[:3]
+    assert [one["type"] for one in items[3:]] == ["function_call", "function_call_output"]
+
+
+def test_an_unfinished_call_of_the_service_stays_as_it_is() -> None:
+    running = mcp(1, None, status="calling")
+    assert sent(responses.parse([ASK, running, ASK])) == [ASK, running, ASK]
+    odd = [
+        item("mcp_call"),
+        item("mcp_call", id=7, output="x"),
+        item("mcp_call_result", id="mcp_1", output="x"),
+    ]
+    for one in odd:
+        assert responses.render(responses.parse([ASK, one, ASK])) == {"input": [ASK, one, ASK]}
+
+
+@pytest.mark.req("C10")
+@each_hosted
+def test_old_results_of_the_service_are_hidden_and_stay_hidden(hosted: Any) -> None:
+    async def talk() -> None:
+        store, policy = MemoryStore(), Policy(mask_at=0.5)
+        async with SessionManager(store, policy=policy) as sessions:
+            session = await sessions.create()
+            for n in range(12):
+                await session.append(
+                    Message.user(f"Look {n}."), reply(hosted(n, "fog\n" * 90), {**SAID, "id": f"msg_{n}"})
+                )
+            whole = (await session.preview(Budget.UNLIMITED)).tokens
+            window = await session.window(Budget(int(whole / 0.8)))
+            assert [type(one).__name__ for one in window.decisions] == ["Mask"]
+            items = window.render(responses, request=True)["input"]
+            for one in items:
+                check_item(one)
+            assert MASK in str(items[1])
+            assert items[1]["type"] == hosted(0)["type"]
+            again = SessionManager(store, policy=policy)
+            later = await (await again.open(session.id)).window(Budget(int(whole / 0.8)))
+            assert later.render(responses, request=True)["input"] == items
+
+    asyncio.run(talk())
