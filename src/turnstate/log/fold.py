@@ -35,6 +35,7 @@ from ..entry import (
     Usage,
     effective,
 )
+from ..formats import unfolded
 from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest
 from ..stores.values import Position, Row, Span
@@ -307,11 +308,13 @@ def open_calls(messages: Reversible[Message]) -> list[ToolCallRequest]:
     """Return the calls of the last round that await a result, in their order."""
     answered, found, asked = set[CallId](), list[ToolCallRequest](), False
     for message in reversed(messages):
-        if message.role == "user" or (asked and message.role == "tool"):
+        parts = unfolded(message)
+        if message.role == "user" or (asked and parts[0].role == "tool"):
             break
-        asked = asked or message.role == "assistant"
-        answered.update(result.tool_call_id for result in message.tool_results)
-        found += reversed(message.tool_calls)
+        asked = asked or parts[0].role == "assistant"
+        for one in reversed(parts):
+            answered.update(result.tool_call_id for result in one.tool_results)
+            found += reversed(one.tool_calls)
     return [call for call in reversed(found) if call.id not in answered]
 
 

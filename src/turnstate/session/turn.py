@@ -87,15 +87,17 @@ def pending(
     results, asked = dict[CallId, ToolCallResult](), list[ToolCallRequest]()
     spoken = False
     for message in reversed(messages):
-        if message.role == "assistant":
+        parts = formats.unfolded(message)
+        given = {one.tool_call_id: one for part in parts for one in part.tool_results}
+        if parts[0].role == "assistant":
             spoken = True
-            asked[:0] = message.tool_calls
+            asked[:0] = (call for part in parts for call in part.tool_calls if call.id not in given)
         elif spoken:
             break
         elif message.role == "user":
             return Pending(prompt=message)
         else:  # of several results of one call, the first wins
-            results |= {one.tool_call_id: one for one in message.tool_results}
+            results |= given
     if not asked:
         return Pending(paused=True) if paused else None
     unanswered = tuple(call for call in asked if call.id not in results)

@@ -19,7 +19,9 @@ from turnstate.context.window import Window
 from turnstate.entry import ABANDONED
 from turnstate.errors import InvalidMessage
 from turnstate.formats.native_calls import BLANK_SCREEN
+from turnstate.log.fold import open_calls
 from turnstate.part import Native, OpaquePart
+from turnstate.session.turn import pending
 from turnstate.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.req("A8")
@@ -561,3 +563,29 @@ def test_old_results_of_the_service_are_hidden_and_stay_hidden(hosted: Any) -> N
             assert later.render(responses, request=True)["input"] == items
 
     asyncio.run(talk())
+
+
+@each_pair
+def test_a_session_lists_what_an_older_log_left_open(call: Any, output: Any) -> None:
+    log = [Message.user("Go."), opaque(call(1), output(1), call(2))]
+    open = ["mcpr_2" if call is approval else "c2"]
+    assert [one.id for one in open_calls(log)] == open
+    unfinished = pending(log)
+    assert unfinished is not None
+    assert ([one.id for one in unfinished.open], unfinished.answered) == (open, ())
+    log.append(opaque(output(2)))
+    assert open_calls(log) == []
+    answered = pending(log)
+    assert answered is not None
+    assert ([one.tool_call_id for one in answered.answered], answered.open) == (open, ())
+
+
+@each_hosted
+def test_what_the_service_ran_is_never_open(hosted: Any) -> None:
+    log = [Message.user("Go."), reply(hosted(1), SAID)]
+    assert (open_calls(log), pending(log)) == ([], None)
+    log[1] = reply(FUNCTION, hosted(1))
+    assert [one.provider_id for one in open_calls(log)] == ["c1"]
+    unfinished = pending(log)
+    assert unfinished is not None
+    assert [one.provider_id for one in unfinished.open] == ["c1"]
