@@ -68,7 +68,8 @@ class Sessions:
         self._path, self._id = path, session
 
     async def open(self) -> None:
-        self._sessions = SessionManager(await asyncio.to_thread(SqliteStore, self._path))
+        self._store = await asyncio.to_thread(SqliteStore, self._path)
+        self._sessions = SessionManager(self._store)
         self._session = await self._sessions.open(self._id, user=USER)
 
     async def write(self, name: str, size: int) -> None:
@@ -78,7 +79,7 @@ class Sessions:
         session = await self._sessions.open(self._id, user=USER)
         found = [str(message.text) for message in await session.messages()]
         return [one for one in promises.broken_by(found) if not one.startswith("never asked")] + [
-            f"damaged: {notice}" for notice in session.notices
+            f"damaged: {notice}" for notice in session.notices if notice not in self._store.notices
         ]
 
     async def close(self) -> None:

@@ -19,6 +19,7 @@ from worker_commands import Commands
 
 from turnstate import Message, open_databases
 from turnstate.errors import Conflict, TurnstateError
+from turnstate.memory.builtin import sqlite as memory_file
 from turnstate.stores import admission
 from turnstate.stores.postgres import connections as postgres_connections
 from turnstate.stores.redis import log as redis_log
@@ -33,6 +34,7 @@ WRITING: Any = writer
 MIGRATION: Any = postgres_connections
 REDIS_LOG: Any = redis_log
 HOLDING: Any = open_databases
+REMEMBERING: Any = memory_file
 RESTORING: Any = import_module("turnstate.archive.restore")  # the package has a function of that name
 
 
@@ -101,7 +103,8 @@ def sync_now_and_then() -> None:
 def settle_nothing() -> None:
     """Write after the frames of the WAL without making sure that they are on the disk."""
     assert WRITING.settle_log, "it is called otherwise now"
-    WRITING.settle_log = lambda *_: None
+    assert REMEMBERING.settle_log, "it is called otherwise now"
+    WRITING.settle_log = REMEMBERING.settle_log = lambda *_: None
 
 
 def keep_keys_later() -> None:

@@ -11,9 +11,10 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import apsw
 import pytest
 from fault_setup import FILE, SIZE, Setup, prepare
 from fork_server import ForkServer, Reply, Worker
@@ -139,6 +140,44 @@ def test_a_sync_that_fails_once_and_a_power_cut_lose_nothing_acknowledged(
     report(record_property, title, runs=until, pages_only_in_memory=pages, lost=losses(broken))
     assert broken == []
     assert pages
+
+
+def fail_once_in_memory(fork_server: ForkServer, folder: Path, *, plant: str = "") -> list[str]:
+    """Let a sync of a delivery fail, repeat it in a new process, and cut the power; return what was lost."""
+    (run := folder / "run").mkdir()
+    path, promises = str(run / "memory.db"), Promises()
+
+    def deliver(worker: Worker, name: str) -> Reply:
+        reply = worker.ask("deliver", path=path, name=promises.ask(name, 1))
+        promises.hear([reply])
+        return reply
+
+    with fork_server.worker("", plant=plant) as worker:
+        deliver(worker, "first")
+        disk = DiskModel(run)
+        with disk.following(worker, folder / "calls", "-e", "inject=?fdatasync,?fsync:error=EIO:when=1"):
+            assert deliver(worker, "second")["error"] == "StoreUnavailable"
+        assert disk.lost
+        worker.kill()
+    with fork_server.worker("", plant=plant) as worker, disk.following(worker, folder / "calls"):
+        deliver(worker, "second")
+        deliver(worker, "later")
+        worker.kill()
+    disk.cut_power(folder / "disk")
+    with closing(apsw.Connection(str(folder / "disk" / "memory.db"))) as db:
+        found = [id for (id,) in db.execute("SELECT message FROM document ORDER BY rowid").fetchall()]
+    return promises.broken_by(found)
+
+
+@pytest.mark.req("G6")
+@pytest.mark.usefixtures("traced")
+def test_a_memory_loses_nothing_acknowledged_either(fork_server: ForkServer, folder: Path) -> None:
+    assert fail_once_in_memory(fork_server, folder) == []
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_memory_that_trusts_the_pages_in_memory_is_caught(fork_server: ForkServer, folder: Path) -> None:
+    assert losses(fail_once_in_memory(fork_server, folder, plant="settles nothing"))
 
 
 @pytest.mark.usefixtures("traced")

@@ -45,6 +45,7 @@ class Commands:
         self._channel = channel
         self._channel.setblocking(False)
         self._unread = b""
+        self.memory: lock_stress.Memory | None = None
 
     async def say(self, **reply: object) -> None:
         """Send an answer to the test."""
@@ -214,6 +215,14 @@ class Commands:
             return b"\n" in self._unread or bool(select.select([self._channel], [], [], 0)[0])
 
         await lock_stress.work(work, prefix, random, self.say, is_told_to_stop)
+
+    async def deliver(self, path: str, name: str) -> None:
+        """Deliver a message to a memory, which stays open."""
+        if self.memory is None:
+            self.memory = lock_stress.Memory(path, USER, Random(0))
+            await self.memory.open()
+        await self.memory.write(name, 1)
+        await self.say(ack=name)
 
     async def drop_once(self, folder: str) -> None:
         """Open and close every file of a folder, as a search through it does."""
