@@ -42,6 +42,7 @@ COMMANDS = {
     "worker": LazyCommand("worker", "Deliver messages to long-term memory."),
     "memory": LazyCommand("memory", "Show, search, change and delete what is remembered about users."),
     "config": LazyCommand("config", "Show settings and agents, and approve those of a workspace."),
+    "mcp": LazyCommand("mcp", "Log in at MCP servers that use OAuth, and log out."),
     "doctor": LazyCommand("doctor", "Check this installation."),
     "verify": LazyCommand("verify", "Check a whole store."),
     "completion": LazyCommand("completion", "Print the completion script for a shell."),

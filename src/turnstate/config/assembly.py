@@ -74,6 +74,7 @@ class Equipment:
         tools: Iterable[Tool],
         approvals: Approvals,
         folder: Path,
+        home: Home,
     ) -> None:
         self.profile, self.settings, self._folder = profile, settings, folder
         servers = {
@@ -86,7 +87,7 @@ class Equipment:
         self.tools = _chosen(
             profile, tools, servers, approvals=approvals, workspace=folder, variables=self._variables
         )
-        self.servers = McpServers(servers.values(), self.tools)
+        self.servers = McpServers(servers.values(), self.tools, home=home)
         self._hooks = settings.hooks + profile.hooks
         self._limits = profile.limits or settings.limits
         self._sizes = profile.budget, settings.sizes
@@ -150,7 +151,7 @@ async def equipped(
     every = (*settings.rules, *profile.approve, *rules)
     approvals = Approvals(every, ask=ask, project=folder, home=home)
     own = [one if isinstance(one, Tool) else tool(one) for one in tools]
-    equipment = Equipment(profile, settings, [*FILE_TOOLS, run_command, *own], approvals, folder)
+    equipment = Equipment(profile, settings, [*FILE_TOOLS, run_command, *own], approvals, folder, home)
     async with equipment.servers:  # by now everything that the files ask for is approved
         yield equipment
 

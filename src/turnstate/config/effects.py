@@ -75,6 +75,7 @@ def _given(server: dict[str, Any]) -> str:
     read = sorted({name for text in (*env.values(), *headers.values()) for name in VARIABLE.findall(text)})
     told = [f"with {', '.join(sorted(env))} set"] if env else []
     told += [f"with the headers {', '.join(sorted(headers))}"] if headers else []
+    told += ["with your OAuth login there"] if server.get("oauth") else []
     told += [f"in {server['cwd']}"] if server.get("cwd") else []
     told += [f"sending it your environment variables {', '.join(read)}"] if read else []
     return "".join(f", {one}" for one in told)

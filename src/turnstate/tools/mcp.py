@@ -19,7 +19,7 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
 from types import TracebackType
@@ -30,9 +30,11 @@ from msgspec import Struct
 
 from ..conversation.tools import ToolOrigin
 from ..errors import AlreadyExists, InputError, TurnstateError
+from ..home import Home
 from ..message import ToolCallResult
 from ..toolspec import EMPTY_SCHEMA, ToolSpec
 from .definition import Tool, ToolContext
+from .logins import LoginFailed, Logins, is_allowed
 from .manager import ToolManager
 from .process import LastWords, message_streams
 from .server_schema import SchemaCheck, check_arguments, check_schema
@@ -40,7 +42,9 @@ from .server_schema import SchemaCheck, check_arguments, check_schema
 if TYPE_CHECKING:
     from mcp import Client
 
-__all__ = ["VARIABLE", "McpFailed", "McpServer", "McpServers", "tool_name"]
+    from .oauth import Show
+
+__all__ = ["VARIABLE", "McpFailed", "McpServer", "McpServers", "log_in", "tool_name"]
 
 START_SECONDS = 30.0
 CALL_SECONDS = 120.0
@@ -57,6 +61,9 @@ DIGEST = 12
 
 HTTP_SECONDS, STREAM_SECONDS = 30.0, 300.0
 """How long to wait for a connection to a URL, and for the next part of an answer."""
+
+LOGIN_SECONDS = 300.0
+"""How long a user may take to log in: a password, a second factor, and a question."""
 
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
 _DIGESTED = re.compile(rf"_[0-9a-f]{{{DIGEST}}}$")
@@ -76,6 +83,7 @@ class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     ``${NAME}`` in a value of ``env`` or ``headers`` is replaced with an environment variable when the server
     is started, so that no secret is in this value. ``tools`` selects tools by the server's names for them.
+    With ``oauth``, requests to a URL get the tokens of an earlier login (`log_in`).
     """
 
     name: str
@@ -85,6 +93,7 @@ class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cwd: str | None = None
     url: str = ""
     headers: dict[str, str] = {}
+    oauth: bool = False
     tools: tuple[str, ...] = ("*",)
     start_seconds: float = START_SECONDS
     seconds: float = CALL_SECONDS
@@ -96,6 +105,10 @@ class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise InputError(f"the MCP server {self.name} needs a command or a url, and not both")
         if self.headers and not self.url:
             raise InputError(f"the MCP server {self.name} has headers, which only a url takes; use env")
+        if self.oauth and not is_allowed(self.url, server=self.url):
+            raise InputError(f"the MCP server {self.name} has oauth, which needs a url with https")
+        if self.oauth and "authorization" in map(str.lower, self.headers):
+            raise InputError(f"the MCP server {self.name} has both oauth and a header Authorization")
 
 
 def tool_name(server: str, tool: str) -> str:
@@ -116,9 +129,12 @@ def tool_name(server: str, tool: str) -> str:
 class _Connection:
     """A running server: a task that holds the client open until it is told to stop."""
 
-    def __init__(self, server: McpServer, noticed: Callable[[str], None]) -> None:
-        self.server, self._noticed = server, noticed
+    def __init__(self, server: McpServer, noticed: Callable[[str], None], logins: Logins) -> None:
+        self.server, self._noticed, self._logins = server, noticed, logins
         self.changed = False
+        self.failure: McpFailed | None = None
+        """Why the connection ended; a call that was open then only knows that it was closed."""
+
         self._client: Client | None = None
         self._last_words = LastWords()
         self._stop = asyncio.Event()
@@ -180,7 +196,7 @@ class _Connection:
     async def _serve(self) -> None:
         try:
             self._last_words.on_noise = self._printed
-            async with _client(self.server, self._heard, self._last_words) as client:
+            async with _client(self.server, self._heard, self._last_words, self._logins) as client:
                 # The SDK would check answers against the server's schema in the event loop, where a pattern
                 # could take forever. No one here depends on that check: the model reads what was answered.
                 client.session.validate_tool_result = _accept  # type: ignore[method-assign, assignment]
@@ -193,8 +209,9 @@ class _Connection:
                     listener.cancel()
                     await asyncio.wait([listener])
         except Exception as error:  # the SDK, the server and the system may fail in any way
+            self.failure = _failed(self.server, error, self._logins, str(self._last_words))
             if not self._ready.done():
-                self._ready.set_exception(_failed(self.server, error, str(self._last_words)))
+                self._ready.set_exception(self.failure)
         finally:
             self._client = None
             if not self._ready.done():
@@ -221,9 +238,12 @@ class _Connection:
 class McpServers:
     """The servers of an agent; ``async with McpServers(servers, manager)`` adds and removes their tools."""
 
-    def __init__(self, servers: Iterable[McpServer], manager: ToolManager) -> None:
+    def __init__(
+        self, servers: Iterable[McpServer], manager: ToolManager, *, home: Home | None = None
+    ) -> None:
+        """Prepare servers for a manager; `home` has the logins, by default the environment's."""
         self._servers = {server.name: server for server in servers}
-        self._manager = manager
+        self._manager, self._logins = manager, Logins(home)
         self._running = dict[str, _Connection]()
         self._starting = {name: asyncio.Lock() for name in self._servers}
         self._checks = dict[bytes, SchemaCheck]()
@@ -256,7 +276,7 @@ class McpServers:
             connection = await self._connection(name)
             made = await asyncio.wait_for(self._offered(connection), self._servers[name].start_seconds)
         except Exception as error:  # as above; the other servers are not affected
-            self.failures[name] = str(_failed(self._servers[name], error))
+            self.failures[name] = str(_failed(self._servers[name], error, self._logins))
             return
         self.failures.pop(name, None)
         self._manager.remove(ToolOrigin.mcp(name))
@@ -300,7 +320,9 @@ class McpServers:
         async with self._starting[name]:
             connection = self._running.get(name)
             if connection is None or not connection.is_alive:
-                connection = self._running[name] = _Connection(self._servers[name], self._notice)
+                connection = self._running[name] = _Connection(
+                    self._servers[name], self._notice, self._logins
+                )
             await connection.started()
             return connection
 
@@ -319,7 +341,9 @@ class McpServers:
             except Exception as error:
                 if connection is not None:
                     await connection.check()
-                raise _failed(self._servers[server], error) from error
+                    if connection.failure is not None:
+                        raise connection.failure from error
+                raise _failed(self._servers[server], error, self._logins) from error
             return _result(context, answer)
 
         async def check(args: dict[str, Any]) -> dict[str, Any]:
@@ -347,24 +371,65 @@ async def _accept(*_: object) -> None:
     """Accept any answer."""
 
 
-def _client(server: McpServer, heard: Any, last_words: LastWords) -> Client:
+async def log_in(server: McpServer, show: Show, *, home: Home | None = None) -> bool:
+    """Log in at a server and keep the tokens; `show` shows the address that the user has to open.
+
+    Return False if the server answers without a login; raise `McpFailed` if the login fails.
+    """
+    if not server.oauth:
+        raise InputError(f"the MCP server {server.name} has no login; set oauth = true if it wants one")
+    client_of, logins = _sdk(), Logins(home)
+    from .oauth import browser_login  # deferred: it needs the SDK
+
+    before = logins.get(server.url)
+    try:
+        async with (
+            asyncio.timeout(LOGIN_SECONDS) as limit,
+            browser_login(server.name, server.url, logins, show) as auth,
+            client_of(_http_streams(server, auth)) as client,
+        ):
+            await client.list_tools()
+    except Exception as error:  # the SDK and the server may fail in any way
+        if isinstance(error, TimeoutError) and limit.expired():
+            raise McpFailed(
+                f"the login at {server.name} was not finished in {LOGIN_SECONDS:g} seconds"
+            ) from None
+        raise _failed(server, error, logins) from None
+    return logins.get(server.url) != before
+
+
+def _sdk() -> type[Client]:
     try:
         from mcp import Client
     except ImportError:
         raise McpFailed(
             "MCP servers need the official SDK; install it with: pip install 'turnstate[mcp]'"
         ) from None
+    return Client
+
+
+def _client(server: McpServer, heard: Any, last_words: LastWords, logins: Logins) -> Client:
+    client_of = _sdk()
     if server.url:
-        return Client(_http_streams(server), message_handler=heard)
+        return client_of(_http_streams(server, _auth(server, logins)), message_handler=heard)
     from mcp.client.stdio import get_default_environment
 
     env = {**get_default_environment(), **_expanded(server, server.env)}
     streams = message_streams(server.command, server.args, env=env, cwd=server.cwd, last_words=last_words)
-    return Client(streams, message_handler=heard)
+    return client_of(streams, message_handler=heard)
+
+
+def _auth(server: McpServer, logins: Logins) -> Any:
+    """Return what adds the tokens of a login to requests; raise `LoginFailed` if there is no login."""
+    if not server.oauth:
+        return None
+    from .oauth import StoredLogin  # deferred, as above
+
+    return StoredLogin(server.name, server.url, logins)
 
 
 @asynccontextmanager
-async def _http_streams(server: McpServer) -> AsyncIterator[Any]:
+async def _http_streams(server: McpServer, auth: Any) -> AsyncIterator[Any]:
     """Connect to a URL with the server's headers; the SDK sends them to this address and no other."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
@@ -375,7 +440,7 @@ async def _http_streams(server: McpServer) -> AsyncIterator[Any]:
             raise McpFailed(f"the header {name} of the MCP server {server.name} has an invalid character")
     timeout = httpx2.Timeout(HTTP_SECONDS, read=STREAM_SECONDS)
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout) as client,
+        httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth) as client,
         streamable_http_client(server.url, http_client=client) as streams,
     ):
         yield streams
@@ -417,14 +482,24 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
             return part
 
 
-def _failed(server: McpServer, error: BaseException, last_words: str = "") -> McpFailed:
+def _failed(server: McpServer, error: BaseException, logins: Logins, last_words: str = "") -> McpFailed:
     """Return an error that names the server; for an exception group, describe its first exception."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, McpFailed):
         return error
+    if isinstance(error, LoginFailed):
+        return McpFailed(str(error))
     why = last_words or f"{type(error).__name__}: {error}"
-    for name in VARIABLE.findall(" ".join([*server.env.values(), *server.headers.values()])):
-        if secret := os.environ.get(name):  # a server may repeat what it was given
-            why = why.replace(secret, f"${{{name}}}")
+    for secret, shown in _secrets(server, logins):  # a server may repeat what it was given
+        why = why.replace(secret, shown)
     return McpFailed(f"the MCP server {server.name} failed: {why}"[:500])
+
+
+def _secrets(server: McpServer, logins: Logins) -> Iterator[tuple[str, str]]:
+    """Yield what a server is given in secret, and what to show instead."""
+    for name in VARIABLE.findall(" ".join([*server.env.values(), *server.headers.values()])):
+        if secret := os.environ.get(name):
+            yield secret, f"${{{name}}}"
+    if server.oauth and (kept := logins.get(server.url)) is not None:
+        yield from ((secret, "[token]") for secret in kept.secrets)
