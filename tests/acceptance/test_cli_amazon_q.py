@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from cli_program import turnstate
 from kept_sessions import make, opened, row, there
+from posix_locks import IN_USE, SHARED, is_locked
 
 from turnstate import Message
 from turnstate.cli.commands import amazon_q
 from turnstate.errors import InputError
+from turnstate.stores.sqlite.connection import connect, migrate
 
 pytestmark = [pytest.mark.req("I9", "P3"), pytest.mark.usefixtures("url")]
 
@@ -162,6 +164,16 @@ def test_a_database_that_is_in_use_gives_what_was_written_last(
         connection.execute("UPDATE conversations SET value = ? WHERE key LIKE '%/shop'", [newest])
         assert turnstate("amazon-q", "import", database, "--key", tmp_path / "shop").code == 0
     assert there(url) == ["newest"]
+
+
+def test_a_store_that_this_process_has_open_is_refused_and_keeps_its_locks(tmp_path: Path) -> None:
+    migrate(str(path := tmp_path / "own.db"))
+    with closing(connect(str(path), write=True)) as db:
+        db.execute("SELECT count(*) FROM session").fetchall()
+        code, _, err = turnstate("amazon-q", "import", path, "--all")
+        assert (code, "is the store that the conversations are imported into" in err) == (2, True)
+        assert is_locked(path, SHARED)
+        assert is_locked(Path(f"{path}-shm"), IN_USE)
 
 
 @pytest.mark.parametrize(

@@ -285,6 +285,7 @@ def no_refusal() -> None:
     """Plant: files stay open, and a child may open them again."""
     no_pause()
     connection._inherited = Nothing()
+    signal_quickly()
 
 
 def no_keeping() -> None:
@@ -295,7 +296,7 @@ def no_keeping() -> None:
 
 def signal_quickly() -> None:
     global ALARM
-    ALARM = 3
+    ALARM = 2
 
 
 PLANTS: dict[str, Callable[[], None]] = {

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -105,6 +108,51 @@ def test_stores_and_memories_cover_their_files(tmp_path: Path) -> None:
         assert not any(covers(one.stat()) for one in tmp_path.iterdir())
 
     asyncio.run(run())
+
+
+def test_two_stores_of_one_process_exclude_each_other_when_they_write(path: Path, db: Connection) -> None:
+    with closing(connect(str(path), write=True)) as other:
+        other.set_busy_handler(None)
+        with db.writing():
+            db.execute("BEGIN")  # without a lock of SQLite
+            with pytest.raises(apsw.BusyError, match="another process is writing"):
+                other.begin_write()
+            assert not other.hold.try_to_write(other)
+        with other.writing():
+            db.set_busy_handler(None)
+            with pytest.raises(apsw.BusyError):
+                db.begin_write()
+
+
+FORKED = """
+import os, sys, time
+from turnstate.stores.sqlite.connection import connect
+
+db = connect(sys.argv[1], write=True)
+db.begin_write()
+child = os.fork()
+if child:
+    print(child, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_child_does_not_keep_the_locks_of_a_killed_parent(path: Path, db: Connection) -> None:
+    run = [sys.executable, "-c", FORKED, str(path)]
+    with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        try:
+            assert not db.hold.try_to_write(db)
+            parent.kill()
+            parent.wait()
+            os.kill(child, 0)  # it lives
+            db.set_busy_timeout(60_000)  # the child closes its copies as soon as it runs
+            db.begin_write()
+            db.end_write()
+        finally:
+            parent.kill()
+            os.kill(child, signal.SIGKILL)
 
 
 @pytest.fixture
