@@ -20,6 +20,7 @@ from msgspec import structs
 
 from ..entry import Answer, Cut, Decision, Mask
 from ..errors import InvalidConversation
+from ..formats import refers
 from ..message import Message
 from ..tokens import Counter, message_cost
 from .collector import Plan, Room, hiding, plan
@@ -308,18 +309,19 @@ def _unrecorded(tally: Tally, view: View, decisions: Sequence[Decision]) -> list
 def check(messages: Sequence[Message], known: int = 0, *, continued: bool = False) -> None:
     """Raise `InvalidConversation` if a window breaks a rule; its first `known` messages are valid.
 
-    A `continued` conversation may answer calls that only the provider has.
+    A `continued` conversation may answer calls that only the provider has, as may one that refers to them.
     """
     start = min(known, len(messages))
     while start > 0 and messages[start - 1].role == "tool":  # back to the last calls: nothing is open before
         start -= 1
-    if start > 0 and messages[start - 1].tool_calls:
+    if start > 0 and (messages[start - 1].tool_calls or refers(messages[start - 1])):
         start -= 1
     awaited: dict[str, None] = {}
+    referring = False
     for message in messages[start:]:
         if message.role == "tool":
             for result in message.tool_results:
-                if result.tool_call_id not in awaited and continued and not awaited:
+                if result.tool_call_id not in awaited and (referring or (continued and not awaited)):
                     continue
                 if result.tool_call_id not in awaited:
                     raise InvalidConversation(
@@ -331,6 +333,8 @@ def check(messages: Sequence[Message], known: int = 0, *, continued: bool = Fals
             raise InvalidConversation(
                 f"the call {next(iter(awaited))} is left without an answer before {message.id}"
             )
+        if message.role != "tool":
+            referring = refers(message)
         for call in message.tool_calls:
             awaited[call.id] = None
     if awaited:

@@ -9,8 +9,8 @@ among the messages: they are not sent at their own position.
 A round is a run of assistant messages and the tool messages that follow it. Within a round, answers are
 placed after the calls that they answer, in the order of the calls. An abandoned call gets a visible error. A
 result that answers nothing (late, unknown, or a second, different one) stays as text in its place, unless the
-provider keeps the call itself (`formats.continues`). No content is dropped, and nothing here depends on what
-comes later, so bytes that were sent never change.
+provider keeps the call itself (`formats.continues`, `formats.refers`). No content is dropped, and nothing
+here depends on what comes later, so bytes that were sent never change.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import msgspec
 
 from .. import wire_text
 from ..entry import ABANDONED, PENDING, Answer
-from ..formats import continues, unfolded
+from ..formats import continues, refers, unfolded
 from ..ids import CallId, MessageId, derived
 from ..message import Message, ToolCallRequest, ToolCallResult
 
-__all__ = ["Repair", "Round", "Structure", "note", "synthetic"]
+__all__ = ["Repair", "Round", "Structure", "elsewhere", "note", "synthetic"]
 
 
 class Repair(msgspec.Struct, frozen=True):
@@ -44,6 +44,22 @@ def note(message: Message, result: ToolCallResult, number: int) -> Message:
     return Message.user(text, id=derived("note", message.id, str(number)), timestamp=message.timestamp)
 
 
+def elsewhere(messages: Sequence[Message], format: str) -> list[Message]:
+    """Return messages as another provider gets them: results whose calls only their own has become text."""
+    asked = {call.id for message in messages for call in message.tool_calls}
+    shown: list[Message] = []
+    for message in messages:
+        kept = message.native is None or message.native.format == format
+        if kept or asked.issuperset(result.tool_call_id for result in message.tool_results):
+            shown.append(message)
+            continue
+        known = [one for one in enumerate(message.tool_results) if one[1].tool_call_id in asked]
+        shown += [message.with_results(known)] if known else []
+        results = enumerate(message.tool_results)
+        shown += [note(message, one, number) for number, one in results if one.tool_call_id not in asked]
+    return shown
+
+
 class Round:
     """A round in progress. `items` returns it as it would be sent now, `close` in its final form.
 
@@ -59,6 +75,7 @@ class Round:
         self._results: dict[CallId, ToolCallResult] = {}
         self._answers: list[list[Message]] = []
         self.notes: list[Message] = []
+        self._referring: int | None = None  # the newest message that refers to calls at the provider
 
     def __bool__(self) -> bool:
         return bool(self.assistants)
@@ -72,6 +89,8 @@ class Round:
     def ask(self, message: Message) -> None:
         """Add an assistant message."""
         self._owner.update((call.id, len(self.assistants)) for call in message.tool_calls)
+        if refers(message):
+            self._referring = len(self.assistants)
         self.assistants.append(message)
         self._answers.append([])
 
@@ -88,9 +107,10 @@ class Round:
         taken: dict[int, list[tuple[int, ToolCallResult]]] = {}
         for number, result in enumerate(message.tool_results):
             call, before = result.tool_call_id, self._results.get(result.tool_call_id)
-            if call in self._owner and before is None:
+            owner = self._owner.get(call, self._referring)
+            if owner is not None and before is None:
                 self._results[call] = result
-                taken.setdefault(self._owner[call], []).append((number, result))
+                taken.setdefault(owner, []).append((number, result))
             elif before is not None and (before.result, before.is_error) == (result.result, result.is_error):
                 yield Repair(call, "the same result came twice and is sent once")
             else:
@@ -126,7 +146,10 @@ def in_call_order(asked: Message, answers: Sequence[Message]) -> list[Message]:
         return list(answers)
     places = {call.id: place for place, call in enumerate(asked.tool_calls)}
     return sorted(
-        answers, key=lambda answer: min(places[result.tool_call_id] for result in answer.tool_results)
+        answers,
+        key=lambda answer: min(
+            places.get(result.tool_call_id, len(places)) for result in answer.tool_results
+        ),
     )
 
 
@@ -254,7 +277,9 @@ class Structure:
         awaited: set[CallId] = set()
         for place, message in enumerate(messages, start=len(items)):
             role = message.role
-            if message.id in ids or (message.native is not None and unfolded(message)[0] is not message):
+            if message.id in ids:
+                return message
+            if message.native is not None and (refers(message) or unfolded(message)[0] is not message):
                 return message
             if role == "tool":
                 for result in message.tool_results:
@@ -302,7 +327,7 @@ class Structure:
         if self._round.answered or not self._round.open_calls:
             self._close()
         message = self._with_own_calls(message)
-        if message.tool_calls or self._round:
+        if message.tool_calls or self._round or refers(message):
             self._round.ask(message)
         else:
             self._append([message])

@@ -24,7 +24,7 @@ from ..tokens import message_cost
 from .head import OPENER, Preface
 from .policy import Policy
 from .tally import Shown, Tally
-from .turns import Repair
+from .turns import Repair, elsewhere
 from .view import View
 
 __all__ = [
@@ -211,7 +211,8 @@ class Window:
         """
         target = formats.get(format) if isinstance(format, str) else format
         head = self.preface.head
-        return formats.rendered(self.messages, target, tools=head.tools, request=request).payload
+        messages = elsewhere(self.messages, target.name)
+        return formats.rendered(messages, target, tools=head.tools, request=request).payload
 
     def detached(self) -> Window:
         """Return the request without its conversation, to compare other requests with."""

@@ -34,6 +34,7 @@ __all__ = [
     "get",
     "mended",
     "names",
+    "refers",
     "rendered",
     "same",
     "unfolded",
@@ -132,6 +133,14 @@ def unfolded(message: Message) -> tuple[Message, ...]:
     if native is None or type(message.content) is not tuple or native.format not in _REGISTRY:
         return (message,)
     return get(native.format).unfolded(message)
+
+
+def refers(message: Message) -> bool:
+    """Return True if a message refers to calls that only its provider has."""
+    native = message.native
+    if native is None or type(message.content) is not tuple or native.format not in _REGISTRY:
+        return False
+    return get(native.format).refers(message)
 
 
 def mended(message: Message) -> tuple[Message, str | None]:

@@ -336,6 +336,10 @@ class OpenAIResponses(Exchange):
             names[call.id] = call.id if theirs in names.values() else theirs
         return tuple(_unfolded(part, number, message, names) for number, part in enumerate(read))
 
+    def refers(self, message: Message) -> bool:
+        """Return True if a message refers to an item that may be a call."""
+        return any(isinstance(part, OpaquePart) and rules.may_be_call(part.body) for part in message.parts)
+
     def _takes(self, message: Message) -> bool:
         if _keeps_calls(message):  # from an older log, perhaps without each other: `unfolded` parts them
             return True

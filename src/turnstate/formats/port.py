@@ -138,9 +138,14 @@ class Format(ABC):
     def unfolded(self, message: Message) -> tuple[Message, ...]:
         """Return the calls and results that a message keeps as the provider's own blocks as messages.
 
-        Older versions stored some kinds of calls that way. Any other message is returned alone.
+        They are calls that the provider ran itself, and some that older versions stored that way. Any other
+        message is returned alone.
         """
         return (message,)
+
+    def refers(self, message: Message) -> bool:
+        """Return True if a message refers to calls that only the provider has."""
+        return False
 
     @abstractmethod
     def mended(self, message: Message) -> tuple[Message, str | None]:

@@ -589,3 +589,42 @@ def test_what_the_service_ran_is_never_open(hosted: Any) -> None:
     unfinished = pending(log)
     assert unfinished is not None
     assert [one.provider_id for one in unfinished.open] == ["c1"]
+
+
+REFERENCES: dict[str, list[Any]] = {
+    "typed": [item("item_reference", id="fc_1"), FUNCTION_OUTPUT],
+    "without a type": [{"id": "ctc_1"}, custom_output(1)],
+    "two": [{"id": "fc_1"}, {"id": "ctc_2"}, FUNCTION_OUTPUT, custom_output(2)],
+    "beside a call": [{"id": "fc_1"}, custom(2), custom_output(2), FUNCTION_OUTPUT],
+}
+
+
+@each("items", REFERENCES.values())
+def test_an_output_stays_with_the_reference_to_its_call(items: list[Any]) -> None:
+    document = [ASK, *items, SAID, ASK]
+    assert sent(responses.parse(document)) == document
+    assert fit(document, 1_000_000) == document
+    window = StateManager().window(responses.parse(document), Budget.UNLIMITED)
+    assert window.report.repairs == ()
+    for name in formats.names():
+        other = formats.get(name)
+        assert other.validate(window.render(other)) == []  # elsewhere it is text
+    rounds = [one for n in range(30) for one in ({"id": f"fc_{n}"}, {**FUNCTION_OUTPUT, "call_id": f"c{n}"})]
+    rounds = [{**one, "output": "fog " * 50} if "output" in one else one for one in rounds]
+    result = fitted([ASK, *rounds, SAID, ASK], 600)
+    assert result.after.tokens <= 600
+    left = [one for one in result.payload if "role" not in one]
+    assert [one.get("type") for one in left] == [None, "function_call_output"] * (len(left) // 2)
+
+
+@each("reference", [{"id": "msg_1"}, {"id": "rs_1", "type": "item_reference"}])
+def test_a_reference_to_what_is_no_call_keeps_no_output(reference: dict[str, Any]) -> None:
+    items = sent(responses.parse([ASK, reference, FUNCTION_OUTPUT]))
+    assert [one.get("type") for one in items[2:]] == ["message"]
+
+
+@each("name", [name for name in formats.names() if name != "openai-responses"])
+def test_outputs_of_calls_that_the_service_keeps_are_text_for_others(name: str) -> None:
+    document = {"previous_response_id": "resp_1", "input": [custom_output(1), ASK]}
+    window = StateManager().window(responses.parse(document), Budget.UNLIMITED)
+    assert "total 0" in str(window.render(name, request=True))

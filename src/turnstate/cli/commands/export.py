@@ -23,6 +23,7 @@ from ...archive import (
 )
 from ...cli_kit import lookup, screen
 from ...cli_kit.progress import Step, metered
+from ...context.turns import elsewhere
 from ...context.window import Window
 from ...errors import NotFound, TurnstateError
 from ...formats import rendered
@@ -252,7 +253,7 @@ async def _render(
 
 
 def _payload(row: SessionRow, window: Window, target: Format, *, quiet: bool) -> Any:
-    rendering = rendered(window.messages, target)
+    rendering = rendered(elsewhere(window.messages, target.name), target)
     if not quiet:
         left_out = map(str, rendering.left_out)
         for note in (*left_out, *(repair.text for repair in window.report.repairs)):

@@ -17,6 +17,7 @@ __all__ = [
     "call_kind",
     "id_of_call",
     "id_of_output",
+    "may_be_call",
     "output_kind",
     "type_of",
     "violations",
@@ -134,6 +135,12 @@ def output_kind(item: dict[str, Any]) -> str | None:
     """Return the kind of call that an item answers; None if it answers none."""
     kind = item.get("type")
     return _BY_OUTPUT.get(kind) if isinstance(kind, str) else None
+
+
+def may_be_call(item: dict[str, Any]) -> bool:
+    """Return True if an item refers to another one that the service has and that may be a call."""
+    known = tuple(prefix for kind, prefix in _PREFIXES.items() if kind not in _BY_CALL)
+    return type_of(item) == "item_reference" and not str(item.get("id")).startswith(known)
 
 
 def id_of_call(kind: str) -> str:
