@@ -347,8 +347,8 @@ MUTANTS = (
     Mutant(
         "context-second-answer",
         "a second, different result takes the place of the first",
-        "if call in self._owner and before is None:",
-        "if call in self._owner:",
+        "if owner is not None and before is None:",
+        "if owner is not None:",
         ROUNDS,
     ),
     Mutant(
