@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import anyio
 import uvicorn
 from mcp.server import MCPServer
 from mcp.server.auth.provider import (
@@ -149,6 +150,17 @@ class OAuthServers:
         def add(a: int, b: int) -> str:
             """Add two numbers."""
             return str(a + b)
+
+        inside = list[None]()
+
+        @server.tool()
+        async def meet(count: int) -> str:
+            """Wait until so many calls are inside at once."""
+            inside.append(None)
+            with anyio.fail_after(20):
+                while len(inside) < count:
+                    await anyio.sleep(0.01)
+            return "met"
 
         return server.streamable_http_app()
 

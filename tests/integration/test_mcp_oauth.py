@@ -156,6 +156,33 @@ def test_a_revoked_login_is_an_error_that_says_what_to_run_and_starts_no_login(
 
 
 @pytest.mark.req("L2")
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_server_that_wants_more_than_was_granted_is_an_error_and_starts_no_login(
+    servers: OAuthServers, home: Home, status: int
+) -> None:
+    logged_in(servers, home)
+    servers.challenge = 'Bearer error="insufficient_scope", scope="more"'
+    servers.answers["/mcp"] = (status, b"{}")
+    servers.requests.clear()
+    failures, _ = asyncio.run(added(servers, home))
+    assert RUN in failures["tickets"]
+    assert set(servers.requests) <= {"POST /mcp", "POST /token"}
+
+
+@pytest.mark.req("L2")
+def test_calls_with_one_login_run_side_by_side(servers: OAuthServers, home: Home) -> None:
+    logged_in(servers, home)
+
+    async def met() -> list[object]:
+        manager = ToolManager(approvals=ALLOW)
+        async with McpServers([tickets(servers)], manager, home=home):
+            calls = [ToolCallRequest(name="tickets__meet", args={"count": 3}) for _ in range(3)]
+            return [one.result async for one in manager.run(calls)]
+
+    assert asyncio.run(met()) == ["met"] * 3
+
+
+@pytest.mark.req("L2")
 def test_a_login_survives_an_authorization_server_that_is_down(servers: OAuthServers, home: Home) -> None:
     logged_in(servers, home)
     expire(home)

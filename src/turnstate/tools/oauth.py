@@ -97,28 +97,27 @@ class StoredLogin(httpx2.Auth):
         """Send a request with a valid token; if the server rejects it, refresh it and try once more."""
         for is_last in (False, True):
             held = await self._prepared()
-            flow = self._provider.async_auth_flow(request)
-            try:
-                outgoing = await anext(flow)
-                if outgoing is not request:  # the SDK refreshes the token first
+            if held is not None:
+                flow = self._provider.async_auth_flow(request)
+                try:
+                    outgoing = await anext(flow)
                     _check_address(str(outgoing.url), self._url)
                     answer = yield outgoing
                     await self._check_refreshed(answer)
                     await flow.asend(answer)
-                _release(held)
-                held = None
-                response = yield request
-                if response.status_code == UNAUTHORIZED and not is_last:
-                    self._rejected = request.headers.get("Authorization", "").removeprefix("Bearer ")
-                    continue
-                try:
-                    await flow.asend(response)
-                except StopAsyncIteration:
-                    return
-                raise self._needed()  # here the SDK would look for a place to log in
-            finally:
-                await flow.aclose()
-                _release(held)
+                finally:
+                    await flow.aclose()  # the SDK would lock out other requests until this one is answered
+                    files.unlock(held)
+            tokens = self._provider.context.current_tokens
+            request.headers["Authorization"] = f"Bearer {tokens.access_token if tokens else ''}"
+            response = yield request
+            if response.status_code == UNAUTHORIZED and not is_last:
+                self._rejected = request.headers["Authorization"].removeprefix("Bearer ")
+                continue
+            wants = response.headers.get("WWW-Authenticate", "")
+            if response.status_code == UNAUTHORIZED or "insufficient_scope" in wants:
+                raise self._needed()
+            return
 
     async def _prepared(self) -> int | None:
         """Load the newest tokens; if they have to be refreshed, return the lock for that.
@@ -141,7 +140,7 @@ class StoredLogin(httpx2.Auth):
             is_valid = self._load()
         finally:
             if is_valid:  # another process has refreshed them, or there is nothing to refresh
-                _release(held)
+                files.unlock(held)
         return None if is_valid else held
 
     def _load(self) -> bool:
@@ -313,8 +312,3 @@ def _document(value: BaseModel | None) -> dict[str, Any] | None:
 
 def _loaded(kind: type[Any], document: dict[str, Any] | None) -> Any:
     return None if document is None else kind.model_validate(document)
-
-
-def _release(held: int | None) -> None:
-    if held is not None:
-        files.unlock(held)
