@@ -164,6 +164,26 @@ def test_a_schema_beyond_the_limits_costs_its_tool_and_no_other() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.req("L2")
+def test_a_schema_that_cannot_be_checked_costs_its_tool_and_no_other() -> None:
+    async def run() -> None:
+        manager = allowing()
+        odd = [
+            offering("address", {"$schema": "http://[x"}),
+            offering("base", {"$id": "http://[x", "properties": {"a": {"$ref": "b"}}}),
+            offering("reference", {"properties": {"a": {"$ref": "http://[x"}}}),
+        ]
+        large = offering("large", {"properties": {"a": {"maximum": 10**30}}})
+        async with McpServers([server("s", *odd, large, "good")], manager) as servers:
+            assert servers.failures == {}
+            assert [one.name for one in manager.tools] == ["s__large", "s__good"]
+            assert len(servers.notices) == len(odd)
+            assert all("is not offered: its schema is refused, since it" in one for one in servers.notices)
+            assert (await call(manager, "s__large", a=10**20)).result == "large"
+
+    asyncio.run(run())
+
+
 LONG_NAME = "x" * 70
 
 
@@ -324,3 +344,63 @@ def test_what_a_local_server_is_given_may_come_from_the_environment(monkeypatch:
             return servers.failures["s"]
 
     assert asyncio.run(failure()).endswith("it ended with exit code 1: <${MINE}>")  # without the value
+
+
+SECRET = "tok-" + "0123456789" * 6
+KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\n-----END KEY-----"
+
+
+@pytest.mark.req("L2", "L4")
+@pytest.mark.parametrize(("secret", "before"), [(SECRET, 0), (SECRET, 90), (KEY, 0)])
+def test_what_a_server_prints_is_quoted_without_its_secrets(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, secret: str, before: int
+) -> None:
+    monkeypatch.setenv("SECRET_TOK", secret)
+    noise = f"{'x' * before}{max(secret.splitlines(), key=len)}"
+    (FOLDER[0] / "noise").write_text(noise)
+    talk = f"cat {FOLDER[0] / 'noise'}; echo"
+    env = {"TOK": "${SECRET_TOK}"}
+    loud = McpServer(
+        name="loud",
+        command="/bin/sh",
+        args=("-c", f"{talk}; exec {sys.executable} {PROGRAM} {FOLDER[0] / 'loud.json'}"),
+        env=env,
+    )
+    server("loud", "t")
+    slow = McpServer(
+        name="slow", command="/bin/sh", args=("-c", f"{talk}; exec sleep 60"), env=env, start_seconds=1
+    )
+
+    async def run() -> None:
+        async with McpServers([loud, slow], allowing()) as servers:
+            assert list(servers.failures) == ["slow"]
+            assert "it printed: " in servers.failures["slow"]
+            assert len(servers.notices) == 2
+            for told in (*servers.notices, servers.failures["slow"]):
+                assert "${SECRET_TOK}" in told
+                assert parts_of(secret, told) == []
+        assert parts_of(secret, caplog.text) == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("after", [0, 300, 399, 400])
+def test_the_last_words_of_a_server_are_cut_where_no_secret_is(
+    monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    monkeypatch.setenv("SECRET_TOK", SECRET)
+    script = f"printf '%s' $TOK $TOK {'x' * after} >&2; exit 1"
+    one = McpServer(name="s", command="/bin/sh", args=("-c", script), env={"TOK": "${SECRET_TOK}"})
+
+    async def failure() -> str:
+        async with McpServers([one], allowing()) as servers:
+            return servers.failures["s"]
+
+    told = asyncio.run(failure())
+    assert parts_of(SECRET, told) == []
+    assert ("${SECRET_TOK}" in told) == (after < 400)
+
+
+def parts_of(secret: str, text: str) -> list[str]:
+    """Return the parts of a secret, of six characters, that a text has."""
+    return [part for at in range(len(secret) - 5) if (part := secret[at : at + 6]) in text]

@@ -19,9 +19,10 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,12 +32,14 @@ from msgspec import Struct
 from ..conversation.tools import ToolOrigin
 from ..errors import AlreadyExists, InputError, TurnstateError
 from ..home import Home
+from ..jobs.process import JobFailed
 from ..message import ToolCallResult
 from ..toolspec import EMPTY_SCHEMA, ToolSpec
 from .definition import Tool, ToolContext
 from .logins import LoginFailed, Logins, is_allowed
 from .manager import ToolManager
 from .process import LastWords, message_streams
+from .redaction import Redaction
 from .server_schema import SchemaCheck, check_arguments, check_schema
 
 if TYPE_CHECKING:
@@ -56,8 +59,14 @@ MAX_PAGES = 100
 LONGEST_NAME = 64
 """Characters of a name that every provider accepts."""
 
+LONGEST_SHOWN = 100
+"""Characters to show of a name in a message."""
+
 DIGEST = 12
 """Hexadecimal digits that tell apart names which would otherwise be the same."""
+
+LONGEST_REASON = 400
+"""Characters to quote of why a server failed."""
 
 HTTP_SECONDS, STREAM_SECONDS = 30.0, 300.0
 """How long to wait for a connection to a URL, and for the next part of an answer."""
@@ -136,7 +145,7 @@ class _Connection:
         """Why the connection ended; a call that was open then only knows that it was closed."""
 
         self._client: Client | None = None
-        self._last_words = LastWords()
+        self._last_words = LastWords(_redaction(server, logins))
         self._stop = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._serve(), name=f"turnstate-mcp-{server.name}")
@@ -284,7 +293,7 @@ class McpServers:
             try:
                 self._manager.add(tool)
             except AlreadyExists as error:
-                self._notice(f"a tool of the MCP server {name} is not offered: {error}")
+                self._notice(name, f"a tool of the MCP server {name} is not offered: {error}")
 
     async def _offered(self, connection: _Connection) -> list[Tool]:
         """Return the tools of a server that are selected and usable; of a name that it lists twice, one."""
@@ -298,19 +307,25 @@ class McpServers:
         checks = await asyncio.gather(*(self._checked(_schema(one)) for one in wanted))
         for tool, check in zip(wanted, checks, strict=True):
             if check.refusal:
-                told = f"the tool {tool.name!r:.100} of the MCP server {server.name} is not offered"
-                self._notice(f"{told}: its schema is refused, since {check.refusal}")
+                cut = _redaction(server, self._logins).first
+                told = f"the tool {cut(repr(tool.name), LONGEST_SHOWN)} of the MCP server {server.name}"
+                why = cut(check.refusal, LONGEST_REASON)
+                self._notice(server.name, f"{told} is not offered: its schema is refused, since {why}")
         usable = [pair for pair in zip(wanted, checks, strict=True) if not pair[1].refusal]
         return [self._tool(server.name, tool, check) for tool, check in usable]
 
     async def _checked(self, schema: dict[str, Any]) -> SchemaCheck:
-        """Check a schema once, however often it is listed."""
+        """Check a schema once, however often it is listed; a check that fails is made again."""
         key = hashlib.sha256(msgspec.json.encode(schema)).digest()
         if key not in self._checks:
-            self._checks[key] = await check_schema(schema)
+            try:
+                self._checks[key] = await check_schema(schema)
+            except JobFailed as failed:
+                return SchemaCheck(refusal=f"it cannot be checked ({failed})")
         return self._checks[key]
 
-    def _notice(self, text: str) -> None:
+    def _notice(self, server: str, text: str) -> None:
+        text = _redaction(self._servers[server], self._logins)(text)
         if text not in self.notices:
             self.notices.append(text)
             _log.warning("%s", text)
@@ -321,7 +336,7 @@ class McpServers:
             connection = self._running.get(name)
             if connection is None or not connection.is_alive:
                 connection = self._running[name] = _Connection(
-                    self._servers[name], self._notice, self._logins
+                    self._servers[name], partial(self._notice, name), self._logins
                 )
             await connection.started()
             return connection
@@ -490,16 +505,13 @@ def _failed(server: McpServer, error: BaseException, logins: Logins, last_words:
         return error
     if isinstance(error, LoginFailed):
         return McpFailed(str(error))
-    why = last_words or f"{type(error).__name__}: {error}"
-    for secret, shown in _secrets(server, logins):  # a server may repeat what it was given
-        why = why.replace(secret, shown)
-    return McpFailed(f"the MCP server {server.name} failed: {why}"[:500])
+    redacted = _redaction(server, logins).first(f"{type(error).__name__}: {error}", LONGEST_REASON)
+    return McpFailed(f"the MCP server {server.name} failed: {last_words or redacted}")
 
 
-def _secrets(server: McpServer, logins: Logins) -> Iterator[tuple[str, str]]:
-    """Yield what a server is given in secret, and what to show instead."""
-    for name in VARIABLE.findall(" ".join([*server.env.values(), *server.headers.values()])):
-        if secret := os.environ.get(name):
-            yield secret, f"${{{name}}}"
-    if server.oauth and (kept := logins.get(server.url)) is not None:
-        yield from ((secret, "[token]") for secret in kept.secrets)
+def _redaction(server: McpServer, logins: Logins) -> Redaction:
+    """Return what keeps a server's secrets out of texts: it may repeat what it was given."""
+    names = VARIABLE.findall(" ".join([*server.env.values(), *server.headers.values()]))
+    secrets = {os.environ.get(name, ""): f"${{{name}}}" for name in names}
+    kept = logins.get(server.url) if server.oauth else None
+    return Redaction(secrets | dict.fromkeys(kept.secrets if kept else (), "[token]"))

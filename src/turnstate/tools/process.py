@@ -22,6 +22,8 @@ from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import Any
 
+from .redaction import Redaction
+
 __all__ = [
     "USUAL_VARIABLES",
     "LastWords",
@@ -53,16 +55,17 @@ LONGEST_MESSAGE = 128_000_000
 """Maximum bytes of one message from a server; a longer one ends the connection."""
 
 NOISE = 120
-"""How many bytes to quote of a line that is no message."""
+"""How many characters to quote of a line that is no message."""
 
 LAST_WORDS = 400
-"""How many bytes to keep of a server's standard error."""
+"""How many characters to quote of the end of a server's standard error."""
 
 
 class LastWords:
-    """Why a process failed: the end of its standard error, and its exit code."""
+    """Why a process failed: the end of its standard error, and its exit code; without its secrets."""
 
-    def __init__(self) -> None:
+    def __init__(self, redaction: Redaction) -> None:
+        self._redaction = redaction
         self._text, self.code = b"", 0
         self.noise = ""
         """The first line on its standard output that is no message."""
@@ -71,11 +74,12 @@ class LastWords:
     def heard(self, line: bytes) -> None:
         """Take note of a line that is no message; of many, the first says it all."""
         if not self.noise:
-            self.noise = line[:NOISE].decode(errors="replace").strip()
+            line = line.strip()[: self._redaction.kept(NOISE)]  # it may be very long
+            self.noise = self._redaction.first(line.decode(errors="replace"), NOISE)
             self.on_noise(self.noise)
 
     def __str__(self) -> str:
-        text = self._text.decode(errors="replace").strip()
+        text = self._redaction.last(self._text.decode(errors="replace"), LAST_WORDS).strip()
         ended = f"it ended with exit code {self.code}" if self.code > 0 else ""  # not killed by our signal
         return ": ".join(filter(None, (ended, text)))
 
@@ -83,7 +87,7 @@ class LastWords:
         """Read until the process closes its standard error."""
         assert process.stderr is not None  # noqa: S101
         while chunk := await process.stderr.read(CHUNK):
-            self._text = (self._text + chunk)[-LAST_WORDS:]
+            self._text = (self._text + chunk)[-self._redaction.kept(LAST_WORDS) :]
 
 
 class _Watchdog:
@@ -191,11 +195,13 @@ async def group_of(transport: SubprocessTransport) -> AsyncIterator[None]:
 
 
 def is_alive(group: int) -> bool:
-    """Return True if a process of a group is still running."""
+    """Return True if a process of a group is still running, whoever owns it."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
+    except PermissionError:  # all that are left belong to another user
+        pass
     return _has_running(group)
 
 
@@ -228,22 +234,32 @@ def environment(names: Iterable[str] = ()) -> dict[str, str]:
 
 
 async def _end(transport: SubprocessTransport) -> None:
-    """Terminate a group, then kill it; do so even if the process itself has ended."""
-    group = transport.get_pid()
+    """Terminate a group, then kill it; do so even if the process itself has ended.
+
+    Processes of another user, such as those of `sudo`, cannot be ended from here, and are left to run.
+    """
+    group, is_ours = transport.get_pid(), True
     try:
         _signal(group, signal.SIGTERM)
         await _gone(transport)
     finally:  # also if the event loop ends now
-        _signal(group, signal.SIGKILL)
+        is_ours = _signal(group, signal.SIGKILL)
         watchdog.release(group)
-    while transport.get_returncode() is None:  # wait() would also wait for pipes that another may hold
+    while is_ours and transport.get_returncode() is None:  # wait() would also wait for pipes of others
         await asyncio.sleep(POLL)
-    transport.close()
+    with suppress(PermissionError):  # it tries to kill a process that still runs
+        transport.close()
 
 
-def _signal(group: int, how: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
+def _signal(group: int, how: signal.Signals) -> bool:
+    """Send a signal to a group; return False if all that is left of it belongs to another user."""
+    try:
         os.killpg(group, how)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        return False
+    return True
 
 
 async def _gone(transport: SubprocessTransport) -> None:

@@ -41,7 +41,7 @@ class SchemaCheck(Struct, frozen=True, kw_only=True):
 
 
 async def check_schema(schema: dict[str, Any]) -> SchemaCheck:
-    """Check a schema that a server sent."""
+    """Check a schema that a server sent; raise `JobFailed` if it cannot be found out what it is."""
     if excess := _excess(schema):
         return SchemaCheck(refusal=excess)
     try:
@@ -57,7 +57,7 @@ async def check_arguments(schema: dict[str, Any], args: dict[str, Any]) -> None:
     """Raise `BadArguments` if arguments do not match a schema, or if that cannot be found out."""
     try:
         found = await jobs.run("check_arguments", schema, args, seconds=SECONDS)
-    except InputError as refused:
+    except (InputError, jobs.JobFailed) as refused:
         raise BadArguments(f"the arguments cannot be checked against the tool's schema: {refused}") from None
     if found.stopped:
         raise BadArguments(f"the check of the arguments against the tool's schema was {found.stopped}")

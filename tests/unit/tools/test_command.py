@@ -160,6 +160,45 @@ def test_a_command_ends_with_the_process_that_runs_it(tmp_path: Path) -> None:
     assert all(map(has_ended, pids))
 
 
+NOT_OURS = """
+import asyncio, os, sys
+from turnstate.tools.command import run_program
+from turnstate.tools.process import watchdog
+
+async def main():
+    command = run_program("/bin/sh", "-c", sys.argv[1], folder=None, seconds=float(sys.argv[2]))
+    running = asyncio.create_task(command)
+    while not os.path.exists(sys.argv[3]):
+        await asyncio.sleep(0.001)
+    os.setresuid(65534, 65534, 65534)  # the command keeps its user, as one of `sudo` does
+    done = await running
+    print(done.code, done.output.strip(), watchdog._groups)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start what it may not end")
+@pytest.mark.parametrize(
+    ("text", "seconds", "said"),
+    [
+        ("echo said; echo $$ > {0}; mv {0} {1}; exec sleep 600", 1, "None said set()"),
+        ("echo said; sleep 600 & echo $! > {0}; mv {0} {1}; sleep 1", 600, "0 said set()"),
+    ],
+)
+def test_what_is_left_of_another_user_costs_no_output_and_is_not_waited_for(
+    tmp_path: Path, text: str, seconds: int, said: str
+) -> None:
+    place = tmp_path / "pid"
+    text = text.format(tmp_path / "new", place)
+    command = [sys.executable, "-c", NOT_OURS, text, str(seconds), str(place)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    finally:
+        os.kill(pid_in(place), signal.SIGKILL)
+    assert (done.stdout.strip(), done.returncode) == (said, 0), done.stderr
+
+
 def test_a_watchdog_that_was_killed_is_started_again() -> None:
     watchdog = process._Watchdog()
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as first:
