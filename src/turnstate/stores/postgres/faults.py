@@ -24,7 +24,14 @@ BROKEN = (
 )
 """The answer did not arrive; the statement may have been committed."""
 
-CUT = (asyncpg.ConnectionDoesNotExistError, asyncpg.ConnectionFailureError, ConnectionError)
+CUT = (
+    asyncpg.ConnectionDoesNotExistError,
+    asyncpg.ConnectionFailureError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InternalClientError,  # the server said that it would, while the driver was about to ask something
+    ConnectionError,
+)
 """The other side closed a connection."""
 
 FAULTS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, UnicodeError)
