@@ -7,7 +7,8 @@
 
 At most two calls are in flight; changes that arrive meanwhile are sent with the next call. Changes to one
 session are sent in order: while some of them are in flight, the others wait. The store makes the calls. If a
-shared call returns None for a change that it could not apply, that change is sent again alone. An exception
+shared call returns None for a change that it could not apply, that change is sent again alone, as long as
+its caller waits for it: `close` would otherwise wait for a server that may be gone. An exception
 from a call is raised to all callers that share it; canceling one caller does not affect the others.
 """
 
@@ -17,6 +18,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..errors import TurnstateError
@@ -187,9 +189,20 @@ class Batches(Generic[J]):
             self._send()
 
     async def _sent_again(self, changes: Sequence[_Waiting[J]]) -> None:
-        """Send changes to one session again, one after the other."""
+        """Send changes to one session again, one after the other; those of canceled callers no longer."""
         for one in changes:
+            if one.answer.done():
+                continue
+            sending = asyncio.ensure_future(self._alone(one.job))
+            one.answer.add_done_callback(partial(_cancel, sending))
             try:
-                one.settle(await self._alone(one.job))
+                one.settle(await sending)
+            except asyncio.CancelledError:
+                if not one.answer.cancelled():  # the call itself was canceled, not its caller
+                    raise
             except Exception as error:
                 one.fail(error)
+
+
+def _cancel(sending: asyncio.Future[Any], _: object) -> None:
+    sending.cancel()

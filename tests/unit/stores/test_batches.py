@@ -96,6 +96,41 @@ def test_everybody_gets_the_own_answer_whoever_fails_or_gives_up() -> None:
 
 
 @pytest.mark.req("G5")
+def test_a_change_whose_caller_gave_up_is_not_sent_again() -> None:
+    """A store whose server is gone would try for as long as it may, and closing it would wait for that."""
+
+    async def scene() -> None:
+        tried, done = list[Job](), list[Job]()
+        is_back = asyncio.Event()
+
+        async def alone(job: Job) -> Job:
+            tried.append(job)
+            await is_back.wait()
+            done.append(job)
+            return job
+
+        async def together(jobs: Sequence[Job]) -> list[None]:
+            return [None] * len(jobs)
+
+        batches = Batches[Job](alone, together)
+        jobs = [(0, 1), (0, 2), (1, 3), (2, 4)]  # two to a session, of which the second waits
+        asked = [asyncio.create_task(batches.answer(Address("t", str(job[0])), job)) for job in jobs]
+        while len(tried) < 3:
+            await asyncio.sleep(0)
+        for one in asked[:3]:
+            one.cancel()
+        await asyncio.wait(asked[:3])
+        closing = asyncio.create_task(batches.close())
+        is_back.set()
+        assert await asked[3] == (2, 4)
+        await closing
+        assert (sorted(tried), done) == ([(0, 1), (1, 3), (2, 4)], [(2, 4)])
+        assert (batches._calls, batches._busy, list(batches._waiting)) == (0, set(), [])
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
+
+
+@pytest.mark.req("G5")
 def test_changes_of_a_session_are_sent_in_order() -> None:
     async def ordered(seed: int) -> None:
         random, done = Random(seed), list[Job]()
