@@ -1316,8 +1316,8 @@ MUTANTS = (
     Mutant(
         "turn-answer",
         "a request that is repeated by its key gets the answer of the last turn",
-        'if message.role == "user" and said:',
-        'if message.role == "system" and said:',
+        '(message := _message(entry)) and message.role == "user":',
+        '(message := _message(entry)) and message.role == "system":',
         _tests(f"{UNIT}/session/test_turn.py", k="own_answer"),
     ),
     Mutant(

@@ -25,7 +25,9 @@ from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from . import session as asynchronous
+from .entry import EarlyEnd
 from .errors import SessionError, WrongProcess
+from .ids import CallId
 from .message import Message, ToolCallRequest
 from .models import Model
 from .process import Owner
@@ -263,6 +265,16 @@ class Turn(_Facade):
     def answer(self) -> Message | None:
         """The reply that ended this turn, in this process or an earlier one; None while there is none."""
         return self._inner.answer
+
+    @property
+    def ended_early(self) -> EarlyEnd | None:
+        """Why that reply ended before its time: ``length`` or ``refusal``."""
+        return self._inner.ended_early
+
+    @property
+    def cut_off(self) -> CallId | None:
+        """The last call of a reply that ended at the token limit: its arguments may lack their end."""
+        return self._inner.cut_off
 
     request = _plain(asynchronous.Turn.request)
     reply = _plain(asynchronous.Turn.reply)

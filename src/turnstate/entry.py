@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -38,6 +38,7 @@ __all__ = [
     "Cut",
     "Data",
     "Decision",
+    "EarlyEnd",
     "Entry",
     "FileLines",
     "Mask",
@@ -234,8 +235,19 @@ class ModelChange(Value, frozen=True, tag="model", tag_field="kind"):
     counter: str
 
 
+EarlyEnd = Literal["length", "refusal"]
+"""Why a reply ended before its time."""
+
 SUMMARY = "summary"
 """The ``purpose`` in the details of a usage that marks a request for a summary."""
+
+
+# What providers call the reason why a reply ended, and what they say if it ended before its time.
+_REASONS = ("finish_reason", "stop_reason", "stopReason", "finishReason", "reason")
+_LENGTH = frozenset(
+    {"length", "max_tokens", "max_output_tokens", "MAX_TOKENS", "model_context_window_exceeded"}
+)
+_REFUSAL = frozenset({"refusal", "content_filter", "SAFETY", "PROHIBITED_CONTENT", "guardrail_intervened"})
 
 
 class Usage(Value, frozen=True, kw_only=True, tag="usage", tag_field="kind"):
@@ -264,6 +276,18 @@ class Usage(Value, frozen=True, kw_only=True, tag="usage", tag_field="kind"):
     def is_of_reply(self) -> bool:
         """True if the request produced the reply before it; False if it was a request for a summary."""
         return self.details.get("purpose") != SUMMARY
+
+    @property
+    def reasons(self) -> frozenset[str]:
+        """What the provider said about why the reply ended, in its own words."""
+        return frozenset(said for name in _REASONS if isinstance(said := self.details.get(name), str))
+
+    @property
+    def ended_early(self) -> EarlyEnd | None:
+        """Why the reply ended before its time: at the token limit, or because the model refused."""
+        if self.reasons & _LENGTH:
+            return "length"
+        return "refusal" if self.reasons & _REFUSAL else None
 
     @property
     def paused(self) -> bool:

@@ -28,7 +28,7 @@ from ..entry import UNCERTAIN, Usage
 from ..errors import ReplyInterrupted, RequestTooLong, SessionError, TooManyTools
 from ..ids import CallId
 from ..message import Message, ToolCallRequest, ToolCallResult
-from ..models import FinishReason, Model, ModelRequest, ReasoningDelta, Reply, Retried, TextDelta
+from ..models import Model, ModelRequest, ReasoningDelta, Reply, Retried, TextDelta
 from ..session import Session, Turn
 from ..sticky import ContextManager
 from ..tokens import counter
@@ -119,7 +119,6 @@ class _Run:
     def __init__(self, agent: Agent) -> None:
         self._agent, self._hooks, self._files = agent, agent.hooks, agent._files
         self._last: Message | None = None
-        self._finish: FinishReason = "stop"
         self._spending = Spending(agent.limits)
         named = {"gen_ai.conversation.id": agent.session.id, "gen_ai.request.model": agent.model.name}
         self.span = telemetry.started("invoke_agent", "", named)
@@ -129,8 +128,8 @@ class _Run:
         self.span.set({"turnstate.end": reason})
         return Ended(reason=reason, message=self._last, text=text)
 
-    def _finished(self) -> Ended:
-        match self._finish:
+    def _finished(self, turn: Turn) -> Ended:
+        match turn.ended_early:
             case "refusal":
                 return self.ended("refusal", "the model refused to answer")
             case "length":
@@ -149,7 +148,7 @@ class _Run:
                 self._last = self._last or turn.answer  # a run under a key that was seen before asks nothing
                 if kept := await self._files.turn_finished():
                     yield kept
-                yield self._finished()
+                yield self._finished(turn)
                 return
             async with aclosing(self._ask(turn, window, number)) as asked:
                 async for event in asked:
@@ -219,7 +218,7 @@ class _Run:
                 yield Compacted(outcome)
                 window = await self._window(turn) or window
         message, usage = self._received(reply)
-        self._finish = reply.reason or "stop"
+        reason = reply.reason or "stop"
         self._spending.replied(usage, window)
         stopped: Stop | None = None
         if self._hooks.after_reply:
@@ -227,9 +226,11 @@ class _Run:
                 message = await self._hooks.after_reply(message) or message
             except Stop as stop:  # the reply is saved anyway
                 stopped = stop
-        self._calls = await turn.reply(message, usage=usage)
+        ended = Usage(model=self._agent.model.name, details={"reason": reason})
+        # A later run must know that a reply ended early, whether or not its tokens were reported.
+        self._calls = await turn.reply(message, usage=usage or (ended if ended.ended_early else None))
         self._last = message
-        yield ReplySaved(message=message, reason=self._finish, usage=usage)
+        yield ReplySaved(message=message, reason=reason, usage=usage)
         if stopped:
             raise stopped
 
@@ -290,7 +291,7 @@ class _Run:
         by_id = {call.id: call for call in calls}
         ready = dict[CallId, ToolCallResult]()
         for call in calls:  # before any call starts, since a hook may stop the run
-            given = malformed(call) or self._cut_off(call)
+            given = malformed(call) or _cut_off(turn, call)
             if given is None and self._hooks.before_tool:
                 given = await self._hooks.before_tool(call)
             if given is not None:
@@ -313,16 +314,6 @@ class _Run:
                 yield await self._save(turn, call, result)
                 if kept := await self._files.tool_finished(call):
                     yield kept
-
-    def _cut_off(self, call: ToolCallRequest) -> ToolCallResult | None:
-        """Return the result of the last call of a reply that was cut off, whose arguments may be incomplete.
-
-        They may be an object all the same: some providers send what they have so far as one.
-        """
-        if self._finish != "length" or call is not self._calls[-1]:
-            return None
-        text = f"the reply was cut off at the token limit, perhaps within this call; {call.name} was not run"
-        return ToolCallResult.of(call.id, text, is_error=True)
 
     async def _save(self, turn: Turn, call: ToolCallRequest, result: ToolCallResult) -> ToolFinished:
         if self._hooks.after_tool:
@@ -354,3 +345,14 @@ class _Run:
         span.end()
 
     _calls: Sequence[ToolCallRequest] = ()
+
+
+def _cut_off(turn: Turn, call: ToolCallRequest) -> ToolCallResult | None:
+    """Return the result of the last call of a reply that was cut off, whose arguments may be incomplete.
+
+    They may be an object all the same: some providers send what they have so far as one.
+    """
+    if call.id != turn.cut_off:
+        return None
+    text = f"the reply was cut off at the token limit, perhaps within this call; {call.name} was not run"
+    return ToolCallResult.of(call.id, text, is_error=True)

@@ -26,6 +26,7 @@ from ..entry import (
     Bootstrap,
     Cut,
     Decision,
+    EarlyEnd,
     Entry,
     ModelChange,
     Prompt,
@@ -156,6 +157,7 @@ class Fold:
         self.model: ModelChange | None = base.model if base else None
         self.started: frozenset[CallId] = base.started if base else frozenset()
         self.paused: bool = base.paused if base else False
+        self.ended_early: EarlyEnd | None = base.ended_early if base else None
         self.calibration: dict[str, Any] = base.calibration if base else {}
         # Forks share the next two: ids are never reused, and a fork has the same messages before it.
         self._answers: set[MessageId] = base._answers if base else set()
@@ -171,12 +173,13 @@ class Fold:
         match entry:
             case Message():
                 self.paused = False
-                if self.started and entry.role == "assistant":
-                    self.started = frozenset()  # earlier calls are answered by now
+                if entry.role == "assistant":
+                    self.started, self.ended_early = frozenset(), None  # earlier calls are answered by now
                 self.messages.append(entry)
                 return entry
             case Usage(calibration=calibration):
-                self.paused = entry.paused if entry.is_of_reply else self.paused
+                if entry.is_of_reply:
+                    self.paused, self.ended_early = entry.paused, entry.ended_early
                 self.calibration = calibration or self.calibration
             case Prompt(text=text):
                 self.prompt = text

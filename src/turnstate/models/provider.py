@@ -26,6 +26,7 @@ from contextlib import aclosing
 from typing import Any, Self
 
 from .. import formats
+from ..entry import Usage
 from ..errors import ModelFailed, TooManyTools, TurnstateError
 from ..formats.replies.reply import ReceivedMessage
 from ..telemetry import TracedSpan, captures_content, message_texts, started
@@ -46,13 +47,6 @@ __all__ = ["Limit", "ProviderModel", "Send", "Shape"]
 Send = Callable[[dict[str, Any]], Awaitable[AsyncIterable[Any]]]
 Limit = Callable[[int], dict[str, Any]]
 Shape = Callable[[dict[str, Any]], dict[str, Any]]
-
-_LENGTH = frozenset(
-    {"length", "max_tokens", "max_output_tokens", "MAX_TOKENS", "model_context_window_exceeded"}
-)
-_REFUSAL = frozenset({"refusal", "content_filter", "SAFETY", "PROHIBITED_CONTENT", "guardrail_intervened"})
-_REASONS = ("finish_reason", "stop_reason", "stopReason", "finishReason", "reason")
-
 
 _PROVIDERS = {
     "openai-chat": "openai",
@@ -261,13 +255,12 @@ def _events(reply: ReceivedMessage, finish: FinishReason) -> Iterator[ModelEvent
 
 
 def _reason(reply: ReceivedMessage, most: int | None) -> FinishReason:
-    details = reply.usage.details if reply.usage else {}
-    said = {details[name] for name in _REASONS if isinstance(details.get(name), str)}
-    if said & _LENGTH:
-        return "length"
-    if said & _REFUSAL:
-        return "refusal"
+    usage = reply.usage or Usage()
+    if usage.ended_early:
+        return usage.ended_early
     if reply.tool_calls:
         return "tool_calls"
-    is_full = most is not None and reply.usage is not None and reply.usage.output >= most
-    return "length" if is_full and not said else "stop"  # some servers do not report a cut-off answer
+    is_full = most is not None and reply.usage is not None and usage.output >= most
+    return (
+        "length" if is_full and not usage.reasons else "stop"
+    )  # some servers do not report a cut-off answer

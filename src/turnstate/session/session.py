@@ -148,7 +148,10 @@ class Session(SessionReader):
     def _pending(self) -> Pending | None:
         """Return what is unfinished as far as this handle has seen."""
         known = self._windows.known
-        return pending(known.messages, known.fold.started, paused=known.fold.paused) if known else None
+        if known is None:
+            return None
+        fold = known.fold
+        return pending(known.messages, fold.started, paused=fold.paused, ended_early=fold.ended_early)
 
     async def _calibrations(self) -> tuple[Mapping[str, Any], str]:
         """Return the calibrations learned from reported usage, by model, and the counter, as last seen."""

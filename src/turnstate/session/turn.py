@@ -40,12 +40,12 @@ from .. import formats
 from ..context.head import check_tools
 from ..context.policy import Budget, check_budget
 from ..context.window import Window
-from ..entry import Answer, Started, Usage
+from ..entry import Answer, EarlyEnd, Entry, Started, Usage
 from ..errors import Conflict, InputError, SessionError
 from ..formats import ReceivedMessage
 from ..formats.port import Format
 from ..ids import CallId, MessageId
-from ..log.path import END, between, path_to, read_entry, rows_backwards, rows_forwards, shown_messages
+from ..log.path import END, between, path_to, read_entry, rows_backwards, rows_forwards
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..stores.port import Reads
 from ..stores.values import MESSAGE, Position, Receipt, SessionRow, Span
@@ -70,7 +70,8 @@ class Pending(Struct, frozen=True, kw_only=True):
 
     When all calls are answered, a request with their results is due. ``started`` are the open calls that
     `Turn.started` recorded as about to run. ``paused`` means that the provider, while running its own tools,
-    stopped in the middle (Anthropic's ``pause_turn``) and continues with the next request.
+    stopped in the middle (Anthropic's ``pause_turn``) and continues with the next request. ``cut_off`` is the
+    last call of a reply that ended at the token limit: do not run it, its arguments may lack their end.
     """
 
     prompt: Message | None = None
@@ -78,10 +79,15 @@ class Pending(Struct, frozen=True, kw_only=True):
     answered: tuple[ToolCallResult, ...] = ()
     started: frozenset[CallId] = frozenset()
     paused: bool = False
+    cut_off: CallId | None = None
 
 
 def pending(
-    messages: Reversible[Message], started: Container[CallId] = (), *, paused: bool = False
+    messages: Reversible[Message],
+    started: Container[CallId] = (),
+    *,
+    paused: bool = False,
+    ended_early: EarlyEnd | None = None,
 ) -> Pending | None:
     """Return what is unfinished at the end of a path; None if the assistant has had the last word."""
     results, asked = dict[CallId, ToolCallResult](), list[ToolCallRequest]()
@@ -105,6 +111,7 @@ def pending(
         open=unanswered,
         answered=tuple(results[call.id] for call in asked if call.id in results),
         started=frozenset(call.id for call in unanswered if call.id in started),
+        cut_off=asked[-1].id if ended_early == "length" else None,
     )
 
 
@@ -146,6 +153,10 @@ class Turn:
         """The ids of those calls that had been started: they may have run."""
         self.answer: Message | None = None
         """The reply that ended this turn, in this process or an earlier one; None while there is none."""
+        self.ended_early: EarlyEnd | None = None
+        """Why that reply ended before its time: ``length`` or ``refusal``."""
+        self.cut_off: CallId | None = None
+        """The last call of a reply that ended at the token limit: its arguments may lack their end."""
 
     async def __aenter__(self) -> Self:
         if self._lease:
@@ -155,10 +166,12 @@ class Turn:
             receipt = await self._save(self._prompt, key=self._key) if self._prompt is not None else None
             if receipt is not None and receipt.repeated:
                 begun = Position(receipt.branch, receipt.first)
-                self.answer, self._is_over = await self._writer.read(partial(_earlier_turn, begun))
+                said, self._is_over = await self._writer.read(partial(_earlier_turn, begun))
+                self.answer, self.ended_early = said.answer, said.ended_early
             unfinished = None if self._is_over else await self._pending()
             if receipt is None and unfinished is None:
-                self.answer = await self._writer.read(_last_answer)
+                said = await self._writer.read(_last_turn)
+                self.answer, self.ended_early = said.answer, said.ended_early
             if unfinished is not None and self._memory is None:
                 self._memory = await self._session._recalled()
         except BaseException:
@@ -166,6 +179,7 @@ class Turn:
             raise
         self.calls = unfinished.open if unfinished else ()
         self.uncertain = unfinished.started if unfinished else frozenset()
+        self.cut_off = unfinished.cut_off if unfinished else None
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -250,6 +264,8 @@ class Turn:
         self._made.update(call.id for call in calls)
         is_final = not calls and not (usage and usage.paused) and self._session._pending() is None
         self.answer = _stored(message, receipt.ids[message.id]) if is_final else None
+        self.ended_early = usage.ended_early if usage else None
+        self.cut_off = calls[-1].id if calls and self.ended_early == "length" else None
         return calls
 
     async def collect(
@@ -332,8 +348,33 @@ _FEW = 8
 """Rows that are read at first: most turns are short."""
 
 
-async def _earlier_turn(begun: Position, row: SessionRow, log: Reads) -> tuple[Message | None, bool]:
-    """Return the answer of the turn that began with an entry, and whether the conversation went on after it.
+class _Said:
+    """What was said in a turn so far, and how its last reply ended."""
+
+    def __init__(self) -> None:
+        self.messages = list[Message]()
+        self.ended_early: EarlyEnd | None = None
+        self._is_paused = False
+
+    def add(self, entry: Entry | None) -> None:
+        """Add the next entry of the log."""
+        if isinstance(entry, Usage) and entry.is_of_reply:
+            self._is_paused, self.ended_early = entry.paused, entry.ended_early
+        if message := _message(entry):
+            self.messages.append(message)
+            self._is_paused = False
+            self.ended_early = None if message.role == "assistant" else self.ended_early
+
+    @property
+    def answer(self) -> Message | None:
+        """The reply that ends the turn; None if the turn waits for a reply or for results."""
+        if pending(self.messages, paused=self._is_paused) is not None:
+            return None
+        return next((message for message in reversed(self.messages) if message.role == "assistant"), None)
+
+
+async def _earlier_turn(begun: Position, row: SessionRow, log: Reads) -> tuple[_Said, bool]:
+    """Return the turn that began with an entry, and whether the conversation went on after it.
 
     The turn ends before the next words of the user. If they are no longer on the path, because of a rewind or
     a reset, the branch that they are on still has the answer.
@@ -341,39 +382,36 @@ async def _earlier_turn(begun: Position, row: SessionRow, log: Reads) -> tuple[M
     path = await path_to(log, row.address, row.head)
     on_path = any(one.branch == begun.branch and one.first <= begun.seq <= one.last for one in path)
     rest = between(path, begun.seq, END) if on_path else [Span(begun.branch, begun.seq, END)]
-    said, is_paused = list[Message](), False
+    said = _Said()
     async with aclosing(rows_forwards(log, row.address, rest, page=_FEW)) as rows:
         async for one in rows:
             entry = await read_entry(one)
             if entry is None and one.kind == MESSAGE:  # damaged: whose words they are is not known
-                return None, not on_path
-            if isinstance(entry, Usage) and entry.is_of_reply:
-                is_paused = entry.paused
-            message = entry.message if isinstance(entry, Answer) else entry
-            if isinstance(message, Message):
-                if message.role == "user" and said:
-                    return _answer_of(said, paused=is_paused), True
-                said.append(message)
-                is_paused = False
-    return _answer_of(said, paused=is_paused), not on_path
+                return _Said(), not on_path
+            if said.messages and (message := _message(entry)) and message.role == "user":
+                return said, True
+            said.add(entry)
+    return said, not on_path
 
 
-async def _last_answer(row: SessionRow, log: Reads) -> Message | None:
-    """Return the answer of the last turn on the path, if it has one."""
-    path, said = await path_to(log, row.address, row.head), list[Message]()
+async def _last_turn(row: SessionRow, log: Reads) -> _Said:
+    """Return the end of the last turn on the path: its last reply, or words without one, and what follows."""
+    path, found = await path_to(log, row.address, row.head), list[Entry | None]()
     async with aclosing(rows_backwards(log, row.address, path, page=_FEW)) as rows:
         async for one in rows:
-            said[:0] = await shown_messages([one])
-            if said and said[0].role in ("user", "assistant"):
+            found.append(await read_entry(one))
+            if (message := _message(found[-1])) and message.role in ("user", "assistant"):
                 break
-    return _answer_of(said)
+    said = _Said()
+    for entry in reversed(found):
+        said.add(entry)
+    return said
 
 
-def _answer_of(said: Sequence[Message], *, paused: bool = False) -> Message | None:
-    """Return the reply that ends a turn; None if the turn waits for a reply or for results."""
-    if pending(said, paused=paused) is not None:
-        return None
-    return next((message for message in reversed(said) if message.role == "assistant"), None)
+def _message(entry: Entry | None) -> Message | None:
+    """Return the message that an entry shows."""
+    shown = entry.message if isinstance(entry, Answer) else entry
+    return shown if isinstance(shown, Message) else None
 
 
 def _stored(message: Message, id: str) -> Message:

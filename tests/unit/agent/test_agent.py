@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -281,6 +282,81 @@ async def test_the_last_call_of_a_reply_that_was_cut_off_is_not_run(session: Ses
     ]
     assert ended(found).reason == "done"
     await check(session)
+
+
+@pytest.mark.parametrize("reported", [True, False], ids=["usage", "no usage"])
+@pytest.mark.parametrize("end", ["limit", "hook", "left"])
+def test_a_call_that_was_cut_off_is_not_run_by_a_later_process(
+    end: str, reported: bool, tmp_path: Path
+) -> None:
+    """However the first run ended after the reply: by a limit, by a hook, or with its process."""
+    url, site = f"sqlite:///{tmp_path}/agent.db", Site()
+    usage = [UsageReported(input=10, output=5)] if reported else []
+    made = calls("sea", "land", name="pay").tool_calls
+
+    def stop(_: Message) -> None:
+        raise Stop("enough")
+
+    async def first() -> None:
+        async with SessionManager.open(url) as sessions:
+            session = await sessions.create(id="s", user="u1")
+            reply = [*map(ToolCallMade, made), *usage, Finished("length")]
+            settings = {"limit": {"limits": Limits(tokens=1)}, "hook": {"hooks": Hooks(after_reply=stop)}}
+            run = agent(session, reply, tools=(site.tool,), **settings.get(end, {})).run("Pay.")
+            async with aclosing(run) as found:
+                async for event in found:
+                    if isinstance(event, ReplySaved) and end == "left":
+                        break
+
+    async def second() -> None:
+        async with SessionManager.open(url) as sessions:
+            session = await sessions.open_or_create("s", user="u1")
+            found = await events(agent(session, "Done.", tools=(site.tool,)), None)
+            results = {one.call.args["where"]: one.result for one in found if isinstance(one, ToolFinished)}
+            assert "was cut off" in results["land"].result
+            assert results["land"].is_error
+            assert ended(found).reason == "done"
+            await check(session)
+
+    asyncio.run(first())
+    asyncio.run(second())
+    assert site.runs == {"sea": 1}
+
+
+@on_session
+async def test_calls_before_the_one_that_was_cut_off_are_run_by_a_later_run(session: Session) -> None:
+    site = Site()
+    made = calls("sea", "land", name="pay").tool_calls
+    async with session.turn("Pay.", budget=BUDGET) as turn:
+        await turn.window()
+        usage = Usage(details={"finish_reason": "length"})  # as providers say it
+        _first, last = await turn.reply(Message.assistant(tool_calls=made), usage=usage)
+        pending = await session.pending()
+        assert (turn.cut_off, pending and pending.cut_off) == (last.id, last.id)
+        await turn.result(last, "cut off", is_error=True)
+    found = await events(agent(session, "Done.", tools=(site.tool,)), None)
+    assert (site.runs, ended(found).reason) == ({"sea": 1}, "done")
+
+
+@pytest.mark.parametrize("reported", [True, False], ids=["usage", "no usage"])
+@pytest.mark.parametrize("reason", ["length", "refusal", "stop"])
+def test_a_run_that_is_repeated_ends_as_it_did(reason: str, reported: bool) -> None:
+    async def run() -> None:
+        async with SessionManager.open("memory:") as sessions:
+            session = await sessions.create(user="u1")
+            usage = [UsageReported(input=10, output=5)] if reported else []
+            reply = [TextDelta("All"), *usage, Finished(reason)]  # type: ignore[arg-type]
+            first = ended([one async for one in agent(session, reply).run("How?", key="k1")])
+            again = ended([one async for one in agent(session).run("How?", key="k1")])
+            resumed = ended(await events(agent(session), None))
+            await events(agent(session, "Done."), "And now?")
+            later = ended([one async for one in agent(session).run("How?", key="k1")])
+            expected = "done" if reason == "stop" else reason
+            assert [one.reason for one in (first, again, resumed, later)] == [expected] * 4
+            assert {one.message.text for one in (first, again, resumed, later) if one.message} == {"All"}
+            assert ended(await events(agent(session), None)).reason == "done"
+
+    asyncio.run(run())
 
 
 class Site:
