@@ -8,7 +8,8 @@ result go back as the service's own items, whoever made the result and however i
 - ``shell``: the action; text, or ``stdout``, ``stderr`` and ``outcome`` of each command.
 - ``local_shell``: the action; text.
 - ``apply_patch``: the operation; text, and an error is a patch that failed.
-- ``computer``: ``action`` or ``actions``, and ``pending_safety_checks``; an image.
+- ``computer``: ``action`` or ``actions``, and ``pending_safety_checks``; an image. Only the result itself
+  acknowledges checks: a call that was refused or abandoned with open checks is told in words (`in_words`).
 - ``mcp_approval``: ``server_label``, ``name`` and ``arguments``; true, or ``approve`` and ``reason``.
 
 A result may also be an object with the fields of the output item, such as ``output`` and ``status``.
@@ -16,18 +17,19 @@ A result may also be an object with the fields of the output item, such as ``out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .. import wire_text
-from ..message import ToolCallRequest, ToolCallResult
-from ..part import ImagePart
+from ..ids import CallId
+from ..message import Message, ToolCallRequest, ToolCallResult
+from ..part import ImagePart, ReasoningPart, TextPart
 from . import draft, media
 from .draft import Call, Result, result_of_blocks, text_or_none
 from .rules.openai_responses import KINDS, id_of_call, id_of_output
 from .scope import Scope
 
-__all__ = ["read_call", "read_output", "write_call", "write_output"]
+__all__ = ["in_words", "read_call", "read_output", "write_call", "write_output"]
 
 Item = dict[str, Any]
 Output = Callable[[Any], Any]
@@ -152,7 +154,7 @@ def write_output(result: ToolCallResult, scope: Scope, written: Output) -> Item:
             failed = result.is_error or said.get("status") == "failed"
             return item | said | {"status": "failed" if failed else "completed"}
         case "computer":
-            return item | (_fields(value, _is_screenshot) or _shown(value, args, scope))
+            return item | (_fields(value, _is_screenshot) or _shown(value, scope))
         case "mcp_approval":
             return item | _decision(result)
         case _:
@@ -168,9 +170,15 @@ def _fields(value: Any, is_output: Callable[[Any], bool]) -> Item | None:
         fields["status"] = value["status"]
     if isinstance(longest := value.get("max_output_length"), int):
         fields["max_output_length"] = longest
-    if isinstance(checks := value.get("acknowledged_safety_checks"), list):
-        fields["acknowledged_safety_checks"] = [one for one in checks if isinstance(one, dict)]
-    return fields
+    return fields | _acknowledged(value)
+
+
+def _acknowledged(value: Any) -> Item:
+    """Return the safety checks that a result acknowledges, as the field of its item."""
+    checks = value.get("acknowledged_safety_checks") if isinstance(value, dict) else None
+    if not isinstance(checks, list):
+        return {}
+    return {"acknowledged_safety_checks": [one for one in checks if isinstance(one, dict)]}
 
 
 def _is_text(value: Any) -> bool:
@@ -223,20 +231,85 @@ def _screenshot(output: Any) -> ImagePart | None:
             return None
 
 
-def _shown(value: Any, args: Mapping[str, Any], scope: Scope) -> Item:
-    """Write a screenshot; without one, a blank one, which answers the call's safety checks as well."""
+def _image(value: Any) -> ImagePart | None:
+    """Return the screenshot among the parts of a result."""
     parts = wire_text.result_parts(value) or ()
-    shot = next((part for part in parts if isinstance(part, ImagePart)), None)
+    return next((part for part in parts if isinstance(part, ImagePart)), None)
+
+
+def _shown(value: Any, scope: Scope) -> Item:
+    """Write a screenshot, or a blank one if there is none; no check is acknowledged that is not named."""
     output: Item = {"type": "computer_screenshot"}
-    if shot is not None:
+    if shot := _image(value):
         url = shot.url if shot.data is None else media.data_url(shot.data, shot.media_type)
         return {"output": {**output, **({"image_url": url} if url else {"file_id": shot.file_id})}}
     if _is_screenshot(value):
         return {"output": value}
     scope.omit("text in place of a screenshot")
-    checks = args.get("pending_safety_checks")
-    acknowledged = {"acknowledged_safety_checks": checks} if checks else {}
-    return {"output": {**output, "image_url": BLANK_SCREEN}, **acknowledged}
+    return {"output": {**output, "image_url": BLANK_SCREEN}, **_acknowledged(value)}
+
+
+def in_words(messages: Sequence[Message], format: str) -> Sequence[Message]:
+    """Write computer calls as text whose safety checks nobody acknowledged, together with their results.
+
+    The service goes on only if the checks are acknowledged, and that would say that a person agreed to what
+    was refused or never asked for. A document of the service itself is not changed.
+    """
+    calls = {call.id: call for message in messages for call in message.tool_calls if call.kind == "computer"}
+    told = {
+        one.tool_call_id
+        for message in messages
+        if calls and message.tool_results and not _is_verbatim(message, format)
+        for one in message.tool_results
+        if one.tool_call_id in calls and _leaves_checks_open(calls[one.tool_call_id], one.result)
+    }
+    if not told:
+        return messages
+    return [one for message in messages for one in _told(message, told)]
+
+
+def _is_verbatim(message: Message, format: str) -> bool:
+    native = message.native
+    return native is not None and native.format == format and bool(native.edits) and not native.mended
+
+
+def _leaves_checks_open(call: ToolCallRequest, value: Any) -> bool:
+    """Return True if a result shows no screenshot and does not acknowledge all checks of its call."""
+    pending = call.args.get("pending_safety_checks")
+    shown = value.get("output") if isinstance(value, dict) else None
+    if not pending or _image(value) or _is_screenshot(value) or _is_screenshot(shown):
+        return False
+    named = _acknowledged(value).get("acknowledged_safety_checks", ())
+    return not _ids(pending) <= _ids(named)
+
+
+def _ids(checks: Any) -> set[str]:
+    """Return the ids of safety checks; one without an id is never the same as another."""
+    listed: Iterable[Any] = checks if isinstance(checks, list) else [checks]
+    ids = (one.get("id") if isinstance(one, dict) else None for one in listed)
+    return {id if isinstance(id, str) else f"{number} has no id" for number, id in enumerate(ids)}
+
+
+def _told(message: Message, told: set[CallId]) -> list[Message]:
+    """Return a message whose calls or results of these ids are text; all have its id."""
+    if calls := [call for call in message.tool_calls if call.id in told]:
+        # Reasoning must come before the very item that it produced, which is left out.
+        said = [part for part in message.parts if not isinstance(part, ReasoningPart)]
+        said += [TextPart(f"[Computer call: {wire_text.args_text(call)}]") for call in calls]
+        texts = [part.text for part in said if isinstance(part, TextPart)]
+        content = "\n".join(texts) if len(texts) == len(said) else tuple(said)
+        rest = tuple(call for call in message.tool_calls if call.id not in told)
+        return [message.replace(content=content, tool_calls=rest)]
+    results = [one for one in message.tool_results if one.tool_call_id in told]
+    if not results:
+        return [message]
+    kept = [(at, one) for at, one in enumerate(message.tool_results) if one.tool_call_id not in told]
+    notes = (
+        f"[The safety checks of the computer call are not acknowledged]\n{wire_text.result_text(one.result)}"
+        for one in results
+    )
+    note = Message.user([TextPart(text) for text in notes], id=message.id, timestamp=message.timestamp)
+    return [message.with_results(kept), note] if kept else [note]
 
 
 def _decision(result: ToolCallResult) -> Item:

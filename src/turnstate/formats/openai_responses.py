@@ -28,7 +28,7 @@ from .draft import Call, Document, Draft, expect, text_or_none
 from .edits import value_at
 from .exchange import Exchange
 from .hosted_calls import HOSTED, Halves, folded, half_kind
-from .native_calls import read_call, read_output, write_call, write_output
+from .native_calls import in_words, read_call, read_output, write_call, write_output
 from .port import Violation
 from .replies import openai_responses as replies
 from .replies.reply import ResponseContent, ResponseStream
@@ -255,6 +255,9 @@ class OpenAIResponses(Exchange):
 
     def _read(self, items: Sequence[Any], start: int = 0, before: Role | None = None) -> Iterator[Draft]:
         return iter([Draft("user", items, items, end=1)]) if isinstance(items, str) else drafts(items, start)
+
+    def _ordered(self, messages: Sequence[Message]) -> list[Message]:
+        return super()._ordered(in_words(messages, self.name))
 
     def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
         """Drop reasoning that exists only at the service if the request turns storage off."""

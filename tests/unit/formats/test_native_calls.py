@@ -11,7 +11,7 @@ from cases import each
 from openai.types.responses import ResponseInputItem
 from pydantic import TypeAdapter
 
-from turnstate import Budget, Message, SessionManager, StateManager, ToolCallResult, codec, formats
+from turnstate import Budget, Message, SessionManager, StateManager, ToolCallResult, codec, formats, wire_text
 from turnstate.context.fit import fit, fitted
 from turnstate.context.policy import Policy
 from turnstate.context.reduction import MASK
@@ -74,15 +74,15 @@ def patch_output(n: int, output: str = "done", status: str = "completed") -> dic
     return item("apply_patch_call_output", call_id=f"c{n}", status=status, output=output)
 
 
-def computer(n: int) -> dict[str, Any]:
+def computer(n: int, *checks: Any) -> dict[str, Any]:
     action = {"type": "click", "button": "left", "x": 1, "y": 2}
-    fields = {"action": action, "pending_safety_checks": [CHECK], "status": "completed"}
+    fields = {"action": action, "pending_safety_checks": list(checks), "status": "completed"}
     return item("computer_call", id=f"cu_{n}", call_id=f"c{n}", **fields)
 
 
-def computer_output(n: int, url: str = BLANK_SCREEN) -> dict[str, Any]:
-    shot = {"type": "computer_screenshot", "image_url": url}
-    return item("computer_call_output", call_id=f"c{n}", output=shot, acknowledged_safety_checks=[CHECK])
+def computer_output(n: int, *checks: Any) -> dict[str, Any]:
+    shot = {"type": "computer_screenshot", "image_url": BLANK_SCREEN}
+    return item("computer_call_output", call_id=f"c{n}", output=shot, acknowledged_safety_checks=list(checks))
 
 
 def approval(n: int) -> dict[str, Any]:
@@ -168,10 +168,7 @@ def test_an_abandoned_one_is_answered_by_an_item_of_its_kind(kind: str, call: An
     assert [one.rule for one in responses.validate(document)] == ["call-unanswered"]
     items = sent(responses.parse(document))
     assert [one.get("type") for one in items] == [None, call(1)["type"], output(1)["type"], None]
-    if kind == "computer":  # it can hold no words
-        assert items[2]["acknowledged_safety_checks"] == [CHECK]
-    else:
-        assert ABANDONED in str(items[2])
+    assert ABANDONED in str(items[2]) or kind == "computer"  # a screenshot holds no words
     assert items[2].get("approve") is (False if kind == "mcp_approval" else None)
     report = StateManager().window(responses.parse(document), Budget.UNLIMITED).report
     assert len(report.repairs) == 1
@@ -239,11 +236,73 @@ def test_only_a_plain_yes_is_an_approval() -> None:
 
 
 def test_a_result_may_be_given_as_the_fields_of_its_item() -> None:
-    said = [Message.user("Go."), reply(computer(1))]
-    fields = {key: value for key, value in computer_output(1).items() if key not in ("type", "call_id")}
+    said = [Message.user("Go."), reply(computer(1, CHECK))]
+    output = computer_output(1, CHECK)
+    fields = {key: value for key, value in output.items() if key not in ("type", "call_id")}
     hostile = {**fields, "type": "message", "call_id": "other"}
     done = Message.tool([ToolCallResult.of(said[1].tool_calls[0].id, hostile)])
-    assert sent([*said, done])[2] == computer_output(1)
+    assert sent([*said, done])[2] == output
+    acknowledged = {"acknowledged_safety_checks": [CHECK]}  # without a screenshot
+    done = Message.tool([ToolCallResult.of(said[1].tool_calls[0].id, acknowledged)])
+    assert sent([*said, done])[2] == output
+
+
+THOUGHT = item("reasoning", id="rs_1", summary=[], encrypted_content="c2ln")
+OTHER = {**CHECK, "id": "cu_sc_2"}
+
+
+@each(
+    "given",
+    [
+        ("the user refused", True),
+        ("the user refused", False),
+        (None, False),
+        ({"acknowledged_safety_checks": [OTHER]}, False),
+        ({"acknowledged_safety_checks": [{"code": "malicious_instructions"}]}, False),
+    ],
+)
+def test_the_checks_of_a_refused_computer_call_are_not_acknowledged(given: tuple[Any, bool]) -> None:
+    value, is_error = given
+    said = [Message.user("Go."), reply(THOUGHT, computer(1, CHECK))]
+    done = Message.tool([ToolCallResult.of(said[1].tool_calls[0].id, value, is_error=is_error)])
+    for items in (
+        sent([*said, done]),
+        responses.request([*said, done])["input"],
+        responses.render([*said, done])["input"],
+    ):
+        assert [one["role"] for one in items] == ["user", "assistant", "user"]
+        assert "click" in str(items[1])
+        assert CHECK["message"] in str(items[1])
+        assert "not acknowledged" in str(items[2])
+        assert wire_text.result_text(value) in items[2]["content"][0]["text"]
+        assert responses.validate({"input": items}, request=True) == []
+
+
+def test_the_checks_of_an_abandoned_computer_call_are_not_acknowledged() -> None:
+    document = [ASK, THOUGHT, computer(1, CHECK), ASK]
+    items = sent(responses.parse(document))
+    assert [one["role"] for one in items] == ["user", "assistant", "user", "user"]
+    assert ABANDONED in str(items[2])
+    assert fit(document, 10_000) == items
+
+
+def test_other_calls_beside_a_refused_computer_call_stay_items() -> None:
+    said = [Message.user("Go."), reply(THOUGHT, computer(1, CHECK), custom(2))]
+    refused, ran = said[1].tool_calls
+    answers = [ToolCallResult.of(refused.id, "no", is_error=True), ToolCallResult.of(ran.id, "total 0")]
+    for done in ([Message.tool(answers)], [Message.tool([one]) for one in answers]):
+        items = sent([*said, *done])
+        types = ["message", "message", "custom_tool_call", "custom_tool_call_output", "message"]
+        assert [one["type"] for one in items] == types
+        assert items[3] == custom_output(2)
+
+
+def test_a_document_with_open_checks_comes_back_as_it_was() -> None:
+    for output in (computer_output(1), {**computer_output(1), "output": {"type": "gone"}}):
+        document = [ASK, computer(1, CHECK), output, ASK]
+        assert responses.render(responses.parse(document)) == {"input": document}
+    agreed = [ASK, THOUGHT, computer(1, CHECK), computer_output(1, CHECK), ASK]
+    assert sent(responses.parse(agreed)) == agreed
 
 
 def opaque(*bodies: Any) -> Message:
