@@ -1,15 +1,16 @@
 """The model catalog: limits, prices and counters, found by the names that providers and routers use.
 
-A model is found by its id, by an alias, or by the longest id that its name begins with. So dated
-and suffixed versions need no entry: ``gpt-5.4-2026-03-05``, ``us.anthropic.claude-sonnet-4-5-
-20250929-v1:0`` and ``openrouter/meta-llama/llama-3.1-70b-instruct:free`` all resolve. A new
-version number is a new model: ``claude-opus-5`` does not match ``claude-opus-5-9``. It is a relative, though:
-an unknown member of a known family gets the limits of the newest known model that is not newer, and any other
-name gets safe defaults. Both have ``known=False`` and are logged once.
+A model is found by its id, by an alias, or by the longest id that its name begins with, if only a date, a
+revision, ``-latest`` or a tag follows. So these need no entry: ``gpt-5.4-2026-03-05``, ``us.anthropic.claude-
+sonnet-4-5-20250929-v1:0`` and ``openrouter/meta-llama/llama-3.1-70b-instruct:free`` all resolve. Any other
+suffix and a new version number mean another model: ``gpt-4o-audio-preview`` is not ``gpt-4o``, and
+``claude-opus-5-9`` is not ``claude-opus-5``. They are relatives, though: an unknown member of a known family
+gets the limits of the model that its name begins with, or of the newest one that is not newer, and any other
+name gets safe defaults. All have ``known=False`` and no price, and are logged once.
 
 ``tools/catalog.py`` writes ``catalog.json`` from data that others keep. A price that is not known is absent.
-A price belongs to a seller: under a name that leads to another one, such as ``openrouter/…`` or a region of
-Amazon Bedrock, there is a price only if the catalog lists that name.
+A price belongs to a seller: under a name that is not the maker's, such as ``openrouter/…``, an alias or a
+region of Amazon Bedrock, there is a price only if the catalog lists that name.
 """
 
 from __future__ import annotations
@@ -47,7 +48,15 @@ _MAKERS = "amazon|anthropic|cohere|deepseek|google|meta|mistral|moonshotai|opena
 _BEFORE = re.compile(
     rf"(?:.*/)?(?:(?:us|us-gov|eu|apac|global|au|ca|jp)\.)?(?:(?:{_MAKERS})\.)?(?:meta-(?=llama))?"
 )
-# Suffixes that a name may have. A small number is not one: it means another version of the model.
+# What may follow an id without meaning another model: dates and revisions, and a tag of whoever serves it.
+# A preview is not among them: prices and limits often change when it ends.
+_REVISION = r"\d{3,4}|\d{6}|\d{8}|\d{4}-\d\d-\d\d|latest|v\d(?:\.\d)?"
+_TAG = r"(?:[:@].+)?"
+_SAME = re.compile(rf"(?:-(?:{_REVISION}))*{_TAG}")
+# Open weights come in sizes and tunings that share a window. What is sold does not: a size has its own price.
+_SIZE = r"(?:\d+x)?\d+(?:\.\d+)?[bm]|a\d+b|\d+e|instruct|chat|it|fp8|awq|gguf"
+_SAME_WEIGHTS = re.compile(rf"(?:-(?:{_REVISION}|{_SIZE}))*{_TAG}")
+# Suffixes of a relative. A small number is not one: it means another version of the model.
 _AFTER = re.compile(r"[-@:](?!\d{1,2}(?![0-9a-z])).+")
 _OWN_PATH = "models/"  # the path that Google itself writes before a name
 _VERSION = re.compile(r"\d+(?:[.-]\d{1,2}(?![0-9a-z]))?")
@@ -150,14 +159,19 @@ def model(name: str) -> ModelInfo:
     known = _by_name() | _registered
     found = known.get(full) or known.get(bare)
     if not found:
-        begun = [one for one in known if begins(one, bare)]
-        found = known[max(begun, key=len)] if begun else None
-    if not found:
-        return _unknown(name.strip(), bare)
-    is_resold = bare != full.removeprefix(_OWN_PATH) or "@" in full
-    if not is_resold or found.id in _registered or found.prices is None:
+        begun = [one for one in known if bare.startswith(one) and _AFTER.fullmatch(bare, len(one))]
+        longest = max(begun, key=len, default="")
+        found = known.get(longest)
+        if not found or not begins(longest, bare, weights=found.prices is None):
+            return _unknown(name.strip(), bare, found or _relative_of(bare))
+    if found.id in _registered or _is_own_name(full, bare, found):
         return found
     return msgspec.structs.replace(found, prices=_table().routes.get(full))
+
+
+def _is_own_name(full: str, bare: str, found: ModelInfo) -> bool:
+    """Return True if a name is the one under which the maker itself sells the model."""
+    return bare == full.removeprefix(_OWN_PATH) and bare.startswith(found.id) and not {"@", ":"} & {*full}
 
 
 def named(name: str) -> ModelInfo:
@@ -239,9 +253,13 @@ def _written(usage: Usage) -> int:
     return next((one for one in given if type(one) is int and one > 0), 0)
 
 
-def begins(id: str, name: str) -> bool:
-    """Return True if a name is an id with a date or another suffix that does not mean another model."""
-    return name.startswith(id) and _AFTER.fullmatch(name, len(id)) is not None
+def begins(id: str, name: str, *, weights: bool = False) -> bool:
+    """Return True if a name is an id with a date or another suffix that does not mean another model.
+
+    For `weights`, which nobody sells at one price, the suffix may name a size or a tuning, too.
+    """
+    same = _SAME_WEIGHTS if weights else _SAME
+    return name.startswith(id) and same.fullmatch(name, len(id)) is not None
 
 
 def relative(name: str, known: Iterable[str]) -> str | None:
@@ -278,11 +296,11 @@ def _family(bare: str) -> _Family | None:
     return _table().families[max(begun, key=len)] if begun else None
 
 
-def _unknown(name: str, bare: str) -> ModelInfo:
+def _unknown(name: str, bare: str, kin: ModelInfo | None) -> ModelInfo:
     """Describe a model that the catalog does not list."""
     import logging  # rarely needed, so not imported with `turnstate`
 
-    kin, family, default = _relative_of(bare), _family(bare), _table().unknown
+    family, default = _family(bare), _table().unknown
     window = kin.context_window if kin else default.context_window
     counter = kin.counter if kin else family.counter if family else "estimate"
     like = f", as {kin.id} has" if kin else ""

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from cases import each
 
-from turnstate import catalog, tokens
+from turnstate import Budget, catalog, tokens
 from turnstate.entry import Usage
 from turnstate.errors import InvalidSetting
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.req("M1")
         ("openai/gpt-4o", "gpt-4o"),
         ("openrouter/openai/gpt-4.1-mini", "gpt-4.1-mini"),
         ("gpt-4-0613", "gpt-4"),
-        ("gpt-4-1106-preview", "gpt-4-turbo"),
+        ("gpt-4-0125-preview", "gpt-4-turbo"),
         ("gpt-5.4-2026-03-05", "gpt-5.4"),
         ("us.anthropic.claude-opus-4-6-v1", "claude-opus-4-6"),
         ("claude-sonnet-5.5", "claude-sonnet-5-5"),
@@ -45,7 +45,6 @@ pytestmark = pytest.mark.req("M1")
         ("anthropic.claude-3-5-sonnet-20241022-v2:0", "claude-3-5-sonnet"),
         ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5"),
         ("models/gemini-2.5-pro", "gemini-2.5-pro"),
-        ("gemini-2.5-flash-lite-preview-06-17", "gemini-2.5-flash-lite"),
         ("gemini-1.5-pro-002", "gemini-1.5-pro"),
         ("amazon.nova-pro-v1:0", "nova-pro"),
         ("meta.llama3-1-70b-instruct-v1:0", "llama-3.1"),
@@ -53,6 +52,10 @@ pytestmark = pytest.mark.req("M1")
         ("llama3.2:3b", "llama-3.2"),
         ("mistral-medium-2604", "mistral-medium"),
         ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5"),
+        ("qwen3-235b-a22b-instruct-2507", "qwen3"),
+        ("openrouter/meta-llama/llama-3.1-70b-instruct:free", "llama-3.1"),
+        ("meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8", "llama-4-maverick"),
+        ("mistral-7b-instruct-v0.3", "mistral-7b"),
         ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
         ("SmolLM2-135M-Instruct", "smollm2"),
     ],
@@ -106,6 +109,34 @@ def test_an_unknown_member_of_a_family_has_the_limits_of_its_newest_relative(nam
     assert found.prices is None  # a price is never guessed
 
 
+@each(
+    ("name", "base"),
+    [
+        ("o3-deep-research", "o3"),  # real, at five times the price
+        ("gpt-4o-audio-preview", "gpt-4o"),
+        ("gpt-4o-realtime-preview-2025-06-03", "gpt-4o"),
+        ("gpt-4o-mini-transcribe", "gpt-4o-mini"),
+        ("gpt-6.1-sol-mini", "gpt-6.1-sol"),  # invented, as those of tomorrow will be
+        ("openai/gpt-6.1-sol-pro:batch", "gpt-6.1-sol"),
+        ("claude-sonnet-5-5-fast", "claude-sonnet-5-5"),
+        ("gpt-6.1-sol-8b", "gpt-6.1-sol"),  # sizes of what is sold have their own prices
+        ("gemini-2.5-flash-lite-preview-06-17", "gemini-2.5-flash-lite"),  # so have previews
+        ("deepseek-r1-distill-llama-70b", "deepseek-r1"),
+    ],
+)
+def test_a_suffix_that_is_no_date_means_another_model(
+    name: str, base: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog.model.cache_clear()
+    with caplog.at_level(logging.WARNING, logger="turnstate.catalog"):
+        found, like = catalog.model(name), catalog.model(base)
+    assert (found.known, found.output_is_known, found.prices) == (False, False, None)
+    assert (found.context_window, found.output_limit) == (like.context_window, like.output_limit)
+    assert (found.provider, found.counter) == (like.provider, like.counter)
+    assert "is not in the catalog" in caplog.text
+    assert Budget.of(found).max_output is None  # an assumed limit is not sent
+
+
 def test_an_unknown_member_of_a_family_without_a_number_is_like_the_newest() -> None:
     assert catalog.model("claude-next").context_window == catalog.model("claude-opus-5-5").context_window
 
@@ -133,9 +164,10 @@ def test_every_entry_makes_sense(model: catalog.ModelInfo) -> None:
     assert list(model.features) == sorted(model.features)
     assert model.as_of
     assert model.ends == "" or date.fromisoformat(model.ends)
+    assert catalog.model(model.id) is model
     for name in (model.id, *model.aliases):
         assert name == name.lower()
-        assert catalog.model(name) is model
+        assert msgspec.structs.replace(catalog.model(name), prices=model.prices) == model
 
 
 def test_ids_and_aliases_are_given_once() -> None:
@@ -197,6 +229,13 @@ def test_prices_carry_their_day_and_their_source() -> None:
         ("global.anthropic.claude-sonnet-5", 2.0),
         ("openrouter/openai/gpt-5", None),  # another seller may ask for anything
         ("claude-sonnet-4-5@20250929", None),
+        ("gpt-4o:extended", None),  # makers sell without tags
+        ("gpt-4o/gpt-4o", None),
+        ("claude-sonnet-5.5", None),  # an alias is how others name it
+        ("gpt-4-0125-preview", None),
+        ("chatgpt-4o-latest", 5.0),  # its own, not that of gpt-4o
+        ("gpt-5.6-sol", 4.0),
+        ("anthropic.claude-3-5-haiku-20241022-v1:0", 0.8),  # its maker has ended it
         ("deepseek-v4-pro", None),  # another price at night
         ("llama-3.3", None),
         ("claude-sonnet-9", None),

@@ -50,6 +50,7 @@ LIMITS = {
         "max_output_tokens": 128_000,
         "deprecation_date": "2027-01-01",
     },
+    "gpt-8-max": {"max_input_tokens": 272_000, "max_output_tokens": 128_000, "input_cost_per_token": 2e-6},
     "gpt-8-nano": {"max_input_tokens": 131_072, "max_output_tokens": 131_072},
     "gpt-8-owl": {"max_input_tokens": 64_000, "max_output_tokens": 8_000, "input_cost_per_token": 1e-6},
     "us.anthropic.claude-x-9": {
@@ -104,6 +105,7 @@ def written() -> tuple[dict[str, Any], list[str]]:
     [
         ("gpt-8", 400_000, 128_000, True, 2.0),  # input and output are the window; the price is genai-prices'
         ("gpt-8-codex", 400_000, 128_000, True, None),  # has the limits of gpt-8, so the window too
+        ("gpt-8-max", 400_000, 128_000, True, 2.0),  # as gpt-8 in everything, which no name can tell
         ("gpt-8-nano", 100_000, 25_000, False, 4.0),  # the smaller window; no limit of its own; today's price
         ("gpt-8-long", 900_000, 128_000, False, 1.0),  # the relative's output limit
         ("gpt-8-owl", 64_000, 8_000, True, None),  # the price depends on the hour
