@@ -68,6 +68,30 @@ def test_an_sdk_that_would_send_elsewhere_is_stopped(
     assert public.requests == []
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost:80/v1",
+        "https://example.com:443/v1/",
+        "http://localhost:0080",
+        "http://Bücher.example/v1",
+        "http://faß。example/v1",
+        "http://[::1]:80/v1",
+        "http://localhost/my path/ü/v1",
+        "http://localhost/a%2fb/%7Eann/%zz/[x]|y/v1",
+        "http://localhost/a/../%2e%2e/v1",
+        "http://ann:secret@localhost:80/v1?key=secret",
+    ],
+)
+def test_a_url_that_the_sdk_writes_in_another_way_is_the_same_place(url: str, tmp_path: Path) -> None:
+    settings = Settings.load(tmp_path, home=Home(tmp_path))
+    address = f"x@{url}"
+    for endpoint in (None, endpoint_of(address), Endpoint("openai", url)):
+        model = connect(address, settings, endpoint=endpoint)
+        assert model.url
+        assert endpoint_of(f"x@{model.url}") == endpoint_of(address)
+
+
 def test_an_agent_continues_a_bound_session_at_its_endpoint(
     private: ProviderServer, public: ProviderServer, tmp_path: Path
 ) -> None:

@@ -213,7 +213,8 @@ def connect(
     owner = "gemini" if place.provider == "vertex" else place.provider
     key = None if os.environ.get(KEY_VARIABLES[owner]) else settings.key(owner)
     model = models.connect(address, api_key=key, endpoint=place)
-    if model.url and without_secrets(model.url) != place.url:  # an SDK reads more than its variable
+    # An SDK reads more than its variable, and writes URLs in its own way.
+    if model.url and without_secrets(model.url) != without_secrets(place.url):
         raise ModelFailed(
             f"the SDK of {place.provider} would send {model.name} to {without_secrets(model.url)} instead of "
             f"{place}; set its variable for the base URL, or name the model as NAME@URL"

@@ -2,13 +2,15 @@
 
 A model's address names the model and perhaps a URL; without one, the provider's own variable or its default
 decides. So the same address can lead to different places in two environments. An `Endpoint` is the place
-itself, without user, password and query, so that it can be stored and compared.
+itself, without user, password and query and in one spelling, so that it can be stored and compared.
 """
 
 from __future__ import annotations
 
 import os
-from urllib.parse import urlsplit
+import re
+from unicodedata import normalize
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from msgspec import Struct
 
@@ -30,6 +32,10 @@ _PLACES = {
 
 _VERTEX = ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")
 """The variables that make Google's SDK use the Cloud; the first that is set decides."""
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_DOTS = re.compile("[.\u3002\uff0e\uff61]")  # each separates the labels of a host (IDNA)
+_IN_PATHS = "!$&'()*+,;=:@"  # may stand in a path as they are, besides letters, digits and -._~ (RFC 3986)
 
 
 class Endpoint(Struct, frozen=True):
@@ -69,10 +75,31 @@ def without_secrets(url: str) -> str:
     """Return the scheme, host, port and path of a URL, the same for every way to write them."""
     try:
         parts = urlsplit(url.strip())
+        is_default = parts.port in (None, _DEFAULT_PORTS.get(parts.scheme))
+        port = "" if is_default else f":{parts.port}"
+        return f"{parts.scheme}://{_host(parts.hostname or '')}{port}{_path(parts.path)}"
     except ValueError as error:
         raise InputError(f"the URL of a model cannot be read: {error}") from None
-    host = parts.netloc.rpartition("@")[2].lower()
-    return f"{parts.scheme.lower()}://{host}{parts.path.rstrip('/')}"
+
+
+def _host(name: str) -> str:
+    """Return a host in ASCII: as it is sent, and so that no letter looks like another."""
+    if ":" in name:
+        return f"[{name}]"
+    labels = (normalize("NFC", label) for label in _DOTS.split(name))
+    # Not the "idna" of the standard library: by its older standard ß becomes ss, which is another host.
+    return ".".join(one if one.isascii() else f"xn--{one.encode('punycode').decode()}" for one in labels)
+
+
+def _path(path: str) -> str:
+    kept = list[str]()
+    for segment in path.removeprefix("/").split("/"):
+        name = quote(unquote_to_bytes(segment), safe=_IN_PATHS)
+        if name == "..":
+            kept = kept[:-1]
+        elif name != ".":
+            kept.append(name)
+    return "".join(f"/{name}" for name in kept).rstrip("/")
 
 
 def _uses_vertex() -> bool:

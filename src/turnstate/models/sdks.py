@@ -21,7 +21,7 @@ from .. import wire_text
 from ..errors import InputError, ModelFailed
 from ..message import UNPARSED
 from .cache_marks import marked_for_anthropic, marked_for_bedrock, takes_marks
-from .endpoint import OPENAI_URL, Endpoint, endpoint_of, provider_of, without_secrets
+from .endpoint import Endpoint, endpoint_of, provider_of
 from .provider import ProviderModel
 from .retry import Retry
 
@@ -52,7 +52,7 @@ def openai(
     except ImportError:
         raise _missing("openai") from None
     client = AsyncOpenAI(base_url=base_url, api_key=api_key, max_retries=0)
-    is_other = base_url is not None and without_secrets(base_url) != OPENAI_URL
+    is_other = not _is_openai(client.base_url.host)  # of the client, since its variable may lead elsewhere
 
     async def send_chat(request: dict[str, Any]) -> AsyncIterable[Any]:
         usage = {"stream_options": {"include_usage": True}}
@@ -71,9 +71,9 @@ def openai(
         "options": options,
         "secret": client.api_key,
         "url": str(client.base_url),
-        "most_tools": OPENAI_TOOLS if _is_openai(client.base_url.host) else None,  # others differ
+        "most_tools": None if is_other else OPENAI_TOOLS,
     }
-    if _is_openai(client.base_url.host) if cache is None else cache:
+    if not is_other if cache is None else cache:
         settings["cache_key"] = "prompt_cache_key"
     if responses:
         return ProviderModel(

@@ -28,7 +28,14 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("gemini-2.5-pro", "gemini", GEMINI),
         ("local", "local", ""),
         ("x@http://localhost:11434/v1", "openai", "http://localhost:11434/v1"),
-        ("claude-x@HTTP://Host.Example:80/v1//", "openai", "http://host.example:80/v1"),
+        ("claude-x@HTTP://Host.Example:80/v1//", "openai", "http://host.example/v1"),
+        ("x@https://host:443/v1", "openai", "https://host/v1"),
+        ("x@https://host:80/v1", "openai", "https://host:80/v1"),
+        ("x@http://host:/v1", "openai", "http://host/v1"),
+        ("x@http://Bücher。example/v1", "openai", "http://xn--bcher-kva.example/v1"),
+        ("x@http://faß.example", "openai", "http://xn--fa-hia.example"),
+        ("x@http://host/my path/%7eann/a%2fb", "openai", "http://host/my%20path/~ann/a%2Fb"),
+        ("x@http://host/a/../%2E/v1", "openai", "http://host/v1"),
         ("x@https://ann:secret@host/v1?key=secret#secret", "openai", "https://host/v1"),
         ("x@http://[::1]:8080/v1", "openai", "http://[::1]:8080/v1"),
     ],
@@ -50,8 +57,9 @@ def test_the_variables_of_the_sdks_count(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_url_that_is_none_is_refused() -> None:
-    with pytest.raises(InputError, match="the URL of a model cannot be read"):
-        endpoint_of("x@http://[::1/v1")
+    for wrong in ("http://[::1/v1", "http://host:port/v1", "http://host:99999/v1", "http://host/\ud800"):
+        with pytest.raises(InputError, match="the URL of a model cannot be read"):
+            endpoint_of(f"x@{wrong}")
 
 
 def test_an_endpoint_that_cannot_be_reached_from_here_is_refused() -> None:
