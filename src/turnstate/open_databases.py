@@ -125,7 +125,8 @@ class DatabaseHold:
                 if guard:
                     self.shield()
             except BaseException:
-                self._is_idle = not self._connections
+                if not self._connections and not self.forgotten():
+                    self._is_idle = True
                 raise
             self._connections += 1
             return True

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -13,6 +15,8 @@ import apsw
 import pytest
 from posix_locks import IN_USE, SHARED, is_locked
 
+from turnstate import open_databases
+from turnstate.descriptors import ours
 from turnstate.memory.builtin.sqlite import SqliteDatabase
 from turnstate.open_databases import covers, hold
 from turnstate.stores.sqlite import SqliteStore
@@ -222,3 +226,37 @@ def test_a_shared_memory_from_before_a_crash_is_emptied(path: Path) -> None:
         held = hold(str(path))
         assert os.stat(f"{path}-shm").st_size == 3
     held.release()
+
+
+def test_a_file_that_another_process_keeps_locked_leaves_nothing_open(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_databases, "PATIENCE", 0.01)
+    other = os.open(path, os.O_RDWR)  # its lock conflicts as that of another process does
+    ours.add(other)
+    assert open_databases._lock_bytes(other, fcntl.F_WRLCK, open_databases._SHARED)
+    with pytest.raises(apsw.BusyError, match="locked by another process"):
+        Connection(str(path), apsw.SQLITE_OPEN_READWRITE)
+    ours.remove(other)
+    os.close(other)
+    assert open_databases._held == {}
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "no locks"), KeyboardInterrupt()])
+def test_a_failed_wait_for_the_right_to_write_leaves_it_to_others(
+    error: BaseException, path: Path, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = open_databases._lock_bytes
+
+    def fail_once(descriptor: int, kind: int, lock: open_databases.Lock) -> bool:
+        monkeypatch.setattr(open_databases, "_lock_bytes", real)
+        real(descriptor, kind, lock)
+        raise error
+
+    monkeypatch.setattr(open_databases, "_lock_bytes", fail_once)
+    with pytest.raises(type(error)):
+        db.begin_write()
+    with closing(connect(str(path), write=True)) as other, other.writing():
+        db.set_busy_handler(None)
+        with pytest.raises(apsw.BusyError):
+            db.begin_write()

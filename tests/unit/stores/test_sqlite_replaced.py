@@ -12,12 +12,14 @@ from pathlib import Path
 import apsw
 import pytest
 
-from turnstate import Message
+from turnstate import Message, open_databases
 from turnstate.errors import StoreUnavailable
 from turnstate.memory.builtin import connect as open_memory
 from turnstate.memory.port import User
 from turnstate.session import SessionManager
-from turnstate.stores.sqlite import connection, writer
+from turnstate.stores.sqlite import SqliteStore, connection, readers, writer
+from turnstate.stores.sqlite.faults import FilesReplaced
+from turnstate.stores.values import Address
 
 USER = User("default", "ann")
 
@@ -25,6 +27,7 @@ USER = User("default", "ann")
 @pytest.fixture(autouse=True)
 def _always_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(readers, "LOOK_AGAIN", 0.0)
     monkeypatch.setattr(writer, "LOOK_AGAIN", 0.0)
 
 
@@ -76,6 +79,34 @@ def test_a_change_with_a_key_is_written_to_the_new_files(
     assert stored(path) >= 20
 
 
+@pytest.mark.parametrize("fault", [remove_sides, replace_log])
+def test_a_commit_that_notices_first_is_written_to_the_new_files(
+    fault: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "agent.db"
+
+    async def work(sessions: SessionManager) -> None:
+        session = await sessions.open("s")
+        await session.append(Message.user("second"), key="second")
+        fault(path)
+        await session.append(Message.user("third"), key="third")
+
+    asyncio.run(opened(path, work))
+    assert stored(path) >= 1
+
+
+def test_a_connection_to_replaced_files_leaves_nothing_open(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    connection.migrate(str(path))
+    writing = connection.connect(str(path), write=True)
+    remove_sides(path)
+    with pytest.raises(FilesReplaced):
+        connection.connect(str(path), write=True)
+    writing.close()
+    assert open_databases._held == {}
+    connection.connect(str(path), write=True).close()
+
+
 def test_a_change_without_a_key_is_not_acknowledged_and_the_next_one_is_written(tmp_path: Path) -> None:
     path = tmp_path / "agent.db"
 
@@ -105,6 +136,22 @@ def test_a_session_is_told_once_that_files_were_replaced(
             assert notice.startswith(f"another program removed or replaced {path}")
             assert notice.endswith("the store was opened again")
         assert notice in caplog.text
+
+    asyncio.run(opened(path, work))
+
+
+def test_a_read_in_the_loop_does_not_answer_from_a_file_that_was_moved_away(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+
+    async def work(sessions: SessionManager) -> None:
+        store, at = sessions.store, Address(tenant="default", session="s")
+        assert isinstance(store, SqliteStore)
+        while store._readers._here is None:
+            await store.get(at)
+        assert (await store.get(at)).id == "s"
+        os.rename(path, tmp_path / "moved.db")
+        with pytest.raises(StoreUnavailable, match="removed or replaced"):
+            await store.get(at)
 
     asyncio.run(opened(path, work))
 

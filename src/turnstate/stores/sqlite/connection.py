@@ -139,8 +139,9 @@ class Connection(apsw.Connection):
                 if not self._wait(calls):
                     raise apsw.BusyError("BusyError: another process is writing")
                 calls += 1
-        except BaseException:
+        except BaseException:  # a signal may arrive when the lock is taken already
             self._writes = 0
+            self.hold.end_write(self)
             raise
 
     def end_write(self) -> None:
@@ -257,12 +258,12 @@ def connect(path: str, *, write: bool, uri: str | None = None, vfs: str | None =
         db.set_busy_handler(patience(path))
         if write:
             _prepare_writer(db)
+        db.hold.note_files()
+        if write:
+            db.check_files()
     except BaseException:
         db.close()
         raise
-    db.hold.note_files()
-    if write:
-        db.check_files()
     return db
 
 

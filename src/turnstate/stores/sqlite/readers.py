@@ -28,7 +28,7 @@ import apsw
 
 from ...errors import StoreError
 from ...process import Gate, Owner, pause_before_fork
-from .connection import Connection, connect
+from .connection import LOOK_AGAIN, Connection, connect
 from .faults import FAULTS, fault
 from .queries import SQL
 
@@ -223,6 +223,7 @@ class Readers:
         try:
             if db is None or db.hold.drops_locks or not db.hold.has_kept_locks():
                 return None  # a thread waits for further locks
+            db.check_files(within=LOOK_AGAIN)
             found = db.read_once(job)
             return (found,) if db.hold.has_kept_locks() else None
         except (*FAULTS, TooLarge):
