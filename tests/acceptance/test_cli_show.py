@@ -244,7 +244,7 @@ def test_a_reader_that_closes_the_pipe_early_is_no_error(url: str) -> None:
     assert into_a_closing_pipe("show", id) == (141, "")
 
 
-HOSTILE = "\x1b[2Jred \x9b31m \x85 \x7f \u202eback\u200f \u2066x \U000e0041 kept: \u3000\u200d\t"
+HOSTILE = "\x1b[2Jred \x9b31m \x85 \x7f \u202eback\u200f \u2066x \U000e0041 kept: \u3000❤\u200d🔥\t"
 
 
 @pytest.mark.parametrize("option", [(), ("--last", "1")], ids=str)
@@ -258,7 +258,7 @@ def test_what_people_read_is_harmless_in_a_pipe_too(url: str, option: tuple[str,
             [],
         )
         assert "\\x1b[2Jred" in done.out
-        assert "kept: \u3000\u200d" in done.out
+        assert "kept: \u3000❤\u200d🔥" in done.out
 
 
 def test_documents_on_a_terminal_spell_controls_out_as_json_does(url: str, tmp_path: Path) -> None:

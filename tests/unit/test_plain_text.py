@@ -8,21 +8,31 @@ import unicodedata
 import pytest
 
 from turnstate.cli_kit.screen import escaped
-from turnstate.plain_text import harmless
+from turnstate.plain_text import exact, harmless
 
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 SEEN = set("\n\t\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
 
 
+SPACES = [one for one in map(chr, range(0x10000)) if unicodedata.category(one) == "Zs"]
+
+
 def test_every_character_of_the_hidden_categories_is_escaped_between_letters() -> None:
-    every = (chr(code) for code in range(sys.maxunicode + 1))
-    hidden = [one for one in every if unicodedata.category(one) in HIDDEN and one not in SEEN]
-    assert len(hidden) > 800_000  # most code points are not assigned
-    for start in range(0, len(hidden), 50_000):
-        some = hidden[start : start + 50_000]
-        shown = harmless("a" + "a".join(some) + "a")
-        assert not set(shown) & set(some) - {"\n"}
-        assert shown.isascii()
+    """Of the planes that are private or hardly assigned, a sample: they are most of all code points."""
+    codes = [*range(0x20000), *range(0x20000, sys.maxunicode, 97), *range(0xE0000, 0xE1000), sys.maxunicode]
+    hidden = [one for one in map(chr, codes) if unicodedata.category(one) in HIDDEN and one not in SEEN]
+    assert len(hidden) > 50_000
+    assert {unicodedata.category(one) for one in hidden} == HIDDEN
+    shown = harmless("a".join(hidden))
+    assert shown.isascii()
+    assert shown.isprintable()
+
+
+@pytest.mark.parametrize("space", ["\u2800", *(one for one in SPACES if one != " ")], ids=ascii)
+def test_spaces_at_which_no_shell_splits_are_seen_in_what_a_user_approves(space: str) -> None:
+    text = f"rm -rf a{space}b"
+    assert exact(text) == f"rm -rf a{ascii(space)[1:-1]}b"
+    assert harmless(text) == text
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ from ..cli_kit.context_text import SIGNS
 from ..ids import CallId
 from ..message import ToolCallRequest
 from ..models import ReasoningDelta, Retried, TextDelta
-from ..plain_text import counted, harmless
+from ..plain_text import counted, exact, harmless
 from ..report.context import CATEGORIES
 from ..tools import Answer, Question, WorkspaceFiles
 from .chat import Chat, Status
@@ -217,7 +217,7 @@ class TerminalView:
         rows = list[Text]()
         for line in proposal_lines(call, self._files):
             color = colors.get(line[:1], "")
-            first, *others = _folded(harmless(line).expandtabs(), width)
+            first, *others = _folded(exact(line).expandtabs(), width)
             rows.append(Text(MARGIN + first, color))
             rows += [Text(CONTINUED + one, color) for one in others]
         return rows

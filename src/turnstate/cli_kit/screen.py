@@ -102,9 +102,8 @@ def say(text: str) -> None:
 def escaped(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
     """Return text as one printable line: controls escaped, the middle of a long text cut out."""
     cut = visible(_ends(text, limit), _escaped_character)
-    return (
-        cut if cut.isprintable() else _ends(_SPACES.sub(lambda one: _escaped_character(one[0]), cut), limit)
-    )
+    line = cut if cut.isprintable() else _SPACES.sub(lambda one: _escaped_character(one[0]), cut)
+    return _ends(line, limit)  # again: an escape is longer than its character
 
 
 def _ends(text: str, limit: int) -> str:
