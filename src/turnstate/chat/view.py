@@ -8,7 +8,7 @@ on stdout. The terminal's view is in `terminal`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -44,6 +44,8 @@ __all__ = [
 MAX_ARGUMENT_CHARS = 60
 MAX_COMPARED_LINES = 4_000
 """Lines of two texts that are compared; the time grows with their product, so longer ones are shown whole."""
+NO_LINE_FEED = "(no line feed at the end of this line)"
+"""No line of a file begins like this: they have a sign before them."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -99,9 +101,9 @@ def proposal_lines(call: ToolCallRequest, files: WorkspaceFiles) -> list[str]:
         case "run_command", {"command": str(command), **rest}:
             return [*(f"$ {line}" for line in command.split("\n")), *_arguments(rest)]
         case "write_file", {"path": str(path), "content": str(content), **rest}:
-            return [*_difference(path, _content(files, path), content), *_arguments(rest)]
+            return [*_rewritten(files, path, content), *_arguments(rest)]
         case "edit_file", {"path": str(path), "old": str(old), "new": str(new), **rest}:
-            return [*_difference(path, old, new), *_arguments(rest)]
+            return [*_replaced(path, old, new), *_arguments(rest)]
     return [call.name, *_arguments(call.args)]
 
 
@@ -117,35 +119,57 @@ def _arguments(args: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  {line}" for line in others)
 
 
-def _difference(path: str, old: str, new: str) -> list[str]:
-    name = _in_one_line(path)
-    if old == new:
+def _rewritten(files: WorkspaceFiles, path: str, content: str) -> list[str]:
+    """Return what changes if a file gets a content, and what is to be known about the file as it is."""
+    name, known = _in_one_line(path), list[str]()
+    try:
+        data = files.read(path)
+    except (
+        TurnstateError
+    ) as error:  # it does not exist, or cannot be read; the tool may write it nevertheless
+        data, known = b"", [_in_one_line(str(error))]
+    if data == content.encode("utf-8", "surrogatepass") and not known:
         return [f"{name} stays as it is"]
-    before, after = _text_lines(old), _text_lines(new)
-    if len(before) + len(after) > MAX_COMPARED_LINES:
-        return [
-            f"--- {name}",
-            f"+++ {name}",
-            *(f"-{line}" for line in before),
-            *(f"+{line}" for line in after),
-        ]
-    changes = difflib.unified_diff(before, after, name, name, n=2, lineterm="")
-    return list(changes) or [f"{name}: only the line feed at its end changes"]
+    old = data.decode("utf-8", "surrogateescape")
+    if not known and not _is_utf8(data):
+        known = [f"{name} is not UTF-8; its other bytes are shown as \\udc80 to \\udcff"]
+    if len(_text_lines(old)) + len(_text_lines(content)) > MAX_COMPARED_LINES:
+        return [*known, *_replaced(path, old, content)]
+    changes = difflib.unified_diff(_text_lines(old), _text_lines(content), name, name, n=2)
+    return [*known, *(list(_rows(changes)) or [f"{name} is empty"])]
+
+
+def _replaced(path: str, old: str, new: str) -> list[str]:
+    """Return two texts in full, since a difference between them may look like less than it is."""
+    name = _in_one_line(path)
+    removed, added = (f"-{line}" for line in _text_lines(old)), (f"+{line}" for line in _text_lines(new))
+    return [f"--- {name}", f"+++ {name}", *_rows(removed), *_rows(added)]
+
+
+def _rows(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines without their line feeds, and a row of our own after each that has none."""
+    for line in lines:
+        yield line.removesuffix("\n")
+        if not line.endswith("\n"):
+            yield NO_LINE_FEED
 
 
 def _text_lines(text: str) -> list[str]:
-    return text.removesuffix("\n").split("\n") if text else []
+    """Return the lines of a text with their line feeds."""
+    *lines, last = text.split("\n")
+    return [*(f"{line}\n" for line in lines), *([last] if last else [])]
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _in_one_line(text: str) -> str:
     return text.replace("\n", "\\n")
-
-
-def _content(files: WorkspaceFiles, path: str) -> str:
-    try:
-        return files.read(path).decode("utf-8", "replace")
-    except TurnstateError:  # it does not exist, or the tool will report the error
-        return ""
 
 
 def result_line(result: ToolCallResult) -> str:

@@ -146,7 +146,7 @@ def test_what_was_not_read_can_be_refused(tmp_path: Path) -> None:
 
 
 def test_a_long_line_is_shown_row_by_row_and_controls_are_visible(tmp_path: Path) -> None:
-    command = "echo " + "a" * 10_000 + "\x1b[2K\u202e; rm -rf work"
+    command = "echo " + "a" * 10_000 + "\x1b[2K\u202e; rm\u00a0-rf\u2800work"
     keyboard = Keyboard(tmp_path, command=command)
     keyboard.press("y", "m", "y")
     assert keyboard.answer == Answer(allow=True)
@@ -154,4 +154,4 @@ def test_a_long_line_is_shown_row_by_row_and_controls_are_visible(tmp_path: Path
     assert all(len(row) <= 80 for row in rows)
     assert all(row.startswith("↪ ") for row in rows[1:])
     shown = "".join(row[2:] for row in rows)
-    assert shown == "$ echo " + "a" * 10_000 + "\\x1b[2K\\u202e; rm -rf work"
+    assert shown == "$ echo " + "a" * 10_000 + "\\x1b[2K\\u202e; rm\\xa0-rf\\u2800work"
