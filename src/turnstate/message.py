@@ -335,7 +335,8 @@ class Message(Value, frozen=True, kw_only=True):
 def _moved(edit: Edit, places: Mapping[int, int]) -> Edit | None:
     """Return an edit of a tool message for the new place of its result; None if its result is gone.
 
-    The first position in a path is that of the result. An edit that replaces the whole list is gone, too.
+    The first position in a path is that of the result. An edit that replaces the whole list is gone, too;
+    only broken documents and those of older logs have one.
     """
     step = next((step for step, at in enumerate(edit.at) if isinstance(at, int)), None)
     if step is None:

@@ -24,6 +24,13 @@ _TEXT = st.sampled_from(["fog", "rain", '{"a": 1}', "wide\nsea"])
 _COUNT = st.integers(1, 3)
 
 
+def _beside(results: Items, blank: dict[str, Any]) -> st.SearchStrategy[Items]:
+    """Return results, perhaps with blank text beside them."""
+    before = st.lists(st.booleans(), min_size=len(results) + 1, max_size=len(results) + 1)
+    pairs = before.map(lambda drawn: zip(drawn, [*results, None], strict=True))
+    return pairs.map(lambda drawn: [one for put, result in drawn for one in (put and blank, result) if one])
+
+
 def _provider_fields(*names: str) -> st.SearchStrategy[dict[str, Any]]:
     value = st.sampled_from(["completed", {"type": "direct"}, 7, True])
     return st.fixed_dictionaries({}, optional=dict.fromkeys((*names, "of_tomorrow"), value))
@@ -118,7 +125,7 @@ def _anthropic(draw: st.DrawFn, ids: list[str]) -> Items:
     return [
         {"role": "user", "content": "Look."},
         {"role": "assistant", "content": calls},
-        {"role": "user", "content": results},
+        {"role": "user", "content": draw(_beside(results, {"type": "text", "text": "\n"}))},
         {"role": "assistant", "content": "So."},
     ]
 
@@ -141,7 +148,7 @@ def _bedrock(draw: st.DrawFn, ids: list[str]) -> Items:
     return [
         {"role": "user", "content": [{"text": "Look."}]},
         {"role": "assistant", "content": calls},
-        {"role": "user", "content": results},
+        {"role": "user", "content": draw(_beside(results, {"text": " "}))},
         {"role": "assistant", "content": [{"text": "So."}]},
     ]
 

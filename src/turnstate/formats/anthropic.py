@@ -2,8 +2,8 @@
 
 A wire message of the user may hold both results and text; we split it into two messages. Neighbors
 of one role become one wire message, as the service itself would merge them, unless the document they
-came from kept them separate. A system message among the messages of a document stays there as long as it
-stands where the service takes one; any other later system message is a notice in the user's role.
+came from kept them separate. A system message among the messages of a document stays there if what precedes
+it allows one; any other later system message is a notice in the user's role.
 """
 
 from __future__ import annotations
@@ -162,8 +162,9 @@ class Anthropic(Exchange):
             for piece in pieces
             if piece.leading and (piece.body or (piece.native and not piece.mended))
         ]
-        opening = {"role": "user", "content": [self._text(wire_text.SILENCE, "user")]}
-        shown = with_notices(pieces, rules.may_precede_system, _notice)
+        silence = [{"type": "text", "text": wire_text.SILENCE}]
+        opening = {"role": "user", "content": silence}
+        shown = with_notices(pieces, rules.may_precede_system, _notice, silence)
         wires = merged(shown, "content", opening, blocks=_as_blocks, apart=_are_apart)
         if not system:
             return {"messages": wires}
@@ -252,8 +253,8 @@ def _drafts(index: int, item: Any) -> Iterable[Draft]:
 
 def _split(content: list[dict[str, Any]], rest: dict[str, Any]) -> Iterator[Draft]:
     """Split a wire message between results and other blocks; its own fields go with the first part."""
-    for is_result, blocks in result_runs(content, _is_result, rules.is_blank):
-        yield _draft("tool" if is_result else "user", blocks, {**rest, "content": blocks})
+    for is_result, blocks, wire in result_runs(content, _is_result, rules.is_blank):
+        yield _draft("tool" if is_result else "user", blocks, {**rest, "content": wire})
         rest = {"role": "user"}
 
 
@@ -267,7 +268,7 @@ def _draft(
     if isinstance(content, str):
         return Draft(role, piece, content)
     if role == "tool":
-        return Draft("tool", piece, results=tuple(_read_result(one) for one in content if _is_result(one)))
+        return Draft("tool", piece, results=tuple(map(_read_result, content)))
     if role != "assistant":
         return Draft(role, piece, _content(content))
     calls = tuple(_read_call(block) for block in content if block.get("type") == "tool_use")

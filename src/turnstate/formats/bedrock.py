@@ -168,8 +168,9 @@ class Bedrock(Exchange):
             for piece in pieces
             if piece.leading and (piece.body or (piece.native and not piece.mended))
         ]
-        opening = {"role": "user", "content": [{"text": wire_text.SILENCE}]}
-        shown = with_notices(pieces, _is_of_user, _notice)
+        silence = [{"text": wire_text.SILENCE}]
+        opening = {"role": "user", "content": silence}
+        shown = with_notices(pieces, _is_of_user, _notice, silence)
         wires = merged(shown, "content", opening, apart=are_of_two_roles)
         blocks = [block for body in system for block in body]
         return {"system": blocks, "messages": wires} if system else {"messages": wires}
@@ -280,10 +281,10 @@ def _drafts(index: int, item: Any) -> Iterable[Draft]:
 
 def _split(content: list[dict[str, Any]], rest: dict[str, Any]) -> Iterator[Draft]:
     """Split a wire message between results and other blocks; its own fields go with the first part."""
-    for is_result, blocks in result_runs(content, _is_result, rules.is_blank):
-        piece = {**rest, "content": blocks}
+    for is_result, blocks, wire in result_runs(content, _is_result, rules.is_blank):
+        piece = {**rest, "content": wire}
         if is_result:
-            found = tuple(_read_result(block["toolResult"]) for block in blocks if _is_result(block))
+            found = tuple(_read_result(block["toolResult"]) for block in blocks)
             yield Draft("tool", piece, results=found)
         else:
             yield Draft("user", piece, _content(blocks))

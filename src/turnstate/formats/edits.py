@@ -4,6 +4,10 @@ This is how a format keeps what Turnstate does not model: after parsing, our ren
 is compared with the original, and only the differences are kept with the message. So a document is
 reproduced exactly *by construction*, whatever fields its provider may invent. JSON is compared
 strictly: ``1``, ``1.0`` and ``true`` are three values, ``0.0`` and ``-0.0`` are two.
+
+One object in a list of ours may be several in the original, such as a result with blank text beside it. A
+format groups them in a tuple, and the edit of that object is a list, whose items take its place. So each
+object keeps its own edits, whichever of its neighbors are sent with it.
 """
 
 from __future__ import annotations
@@ -74,8 +78,12 @@ def _compare(ours: Any, theirs: Any, path: _Path, found: list[Edit]) -> None:
             else:
                 found.append(Edit((*path, key), value))
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-            _compare(one, other, (*path, index), found)
+        pairs = list(enumerate(zip(ours, theirs, strict=True)))
+        if any(isinstance(one, dict) and isinstance(other, list) for _, (one, other) in pairs):
+            found.append(Edit(path, theirs))  # an edit of one object that is a list would mean a group
+            return
+        for index, (one, other) in pairs:
+            _compare(one, list(other) if isinstance(other, tuple) else other, (*path, index), found)
     elif not _identical(ours, theirs):
         found.append(Edit(path, theirs))
 
@@ -112,9 +120,11 @@ def _edited_object(value: dict[str, Any], edits: dict[str | int, list[Edit]], de
 
 
 def _edited_list(value: list[Any], edits: dict[str | int, list[Edit]], depth: int) -> list[Any]:
-    result = list(value)
-    for step, group in edits.items():
-        if isinstance(step, int) and 0 <= step < len(result):
-            item = _edited(result[step], group, depth)
-            result[step] = result[step] if item is UNSET else item
+    result: list[Any] = []
+    for step, item in enumerate(value):
+        edited = _edited(item, edits[step], depth) if step in edits else item
+        if isinstance(item, dict) and isinstance(edited, list):
+            result += edited
+        else:
+            result.append(item if edited is UNSET else edited)
     return result

@@ -13,6 +13,7 @@ from .scope import Piece
 __all__ = ["are_of_two_roles", "in_turns", "is_placed", "merged", "result_runs", "with_notices"]
 
 _Blocks = Callable[[Any], list[Any]]
+_IsOne = Callable[[dict[str, Any]], bool]
 _Apart = Callable[[Piece, Piece], bool]
 
 
@@ -32,15 +33,37 @@ def in_turns(
 
 
 def result_runs(
-    blocks: Iterable[dict[str, Any]],
-    is_result: Callable[[dict[str, Any]], bool],
-    is_blank: Callable[[dict[str, Any]], bool],
-) -> list[tuple[bool, list[dict[str, Any]]]]:
+    blocks: Iterable[dict[str, Any]], is_result: _IsOne, is_blank: _IsOne
+) -> Iterator[tuple[bool, list[dict[str, Any]], list[Any]]]:
     """Divide a wire message of the user between results and what the user says.
 
-    Blank text beside results belongs to them. As a message of its own it would be sent as a placeholder, and
-    could come between a call and its answer.
+    Yield whether a run answers calls, what it consists of, and the wire's content. Blank text beside results
+    belongs to the next of them, or to the last: each is a group with its result there. As a message of its
+    own it would be sent as a placeholder, and could come between a call and its answer.
     """
+    for answers, run in _runs(blocks, is_result, is_blank):
+        if answers:
+            yield True, [one for one in run if is_result(one)], _grouped(run, is_result)
+        else:
+            yield False, run, run
+
+
+def _grouped(run: list[dict[str, Any]], is_result: _IsOne) -> list[Any]:
+    """Group the blocks of a run with their results; a result without others stays as it is."""
+    groups: list[list[dict[str, Any]]] = []
+    waiting: list[dict[str, Any]] = []
+    for block in run:
+        waiting.append(block)
+        if is_result(block):
+            groups.append(waiting)
+            waiting = []
+    groups[-1].extend(waiting)
+    return [tuple(group) if len(group) > 1 else group[0] for group in groups]
+
+
+def _runs(
+    blocks: Iterable[dict[str, Any]], is_result: _IsOne, is_blank: _IsOne
+) -> list[tuple[bool, list[dict[str, Any]]]]:
     runs: list[tuple[bool, list[dict[str, Any]]]] = []
     for answers, group in groupby(blocks, is_result):
         run = list(group)
@@ -63,19 +86,33 @@ def with_notices(
     pieces: Sequence[Piece],
     may_precede: Callable[[dict[str, Any]], bool],
     notice: Callable[[dict[str, Any]], dict[str, Any]],
+    silence: list[dict[str, Any]],
 ) -> Iterator[Piece]:
-    """Turn the system messages of a window into notices where the provider takes none.
+    """Keep the system messages of a window where the provider takes them; turn the others into notices.
 
-    It takes one after a message that `may_precede` it, and before the assistant's or at the end.
+    It takes one after a message that `may_precede` it, and before the assistant's or at the end. Only what
+    comes before decides, so that what was sent stays the same when the conversation goes on: the next system
+    message joins the one before, and before the user's next message the assistant says nothing.
     """
-    shown = [piece for piece in pieces if not piece.leading]
-    for at, piece in enumerate(shown):
-        follows = at > 0 and may_precede(shown[at - 1].body)
-        precedes = at + 1 == len(shown) or shown[at + 1].role == "assistant"
-        if is_placed(piece.body) and piece.mended and not (follows and precedes):
-            yield piece._replace(body=notice(piece.body))
-        else:
-            yield piece
+    before: Piece | None = None
+    for given in pieces:
+        if given.leading:
+            continue
+        piece, kept = given, before is not None and before.mended and is_placed(before.body)
+        if is_placed(given.body) and given.mended:
+            if before is not None and kept and _fields(before) == _fields(given):
+                piece = given._replace(starts=False)
+            elif before is None or not may_precede(before.body):
+                piece = given._replace(body=notice(given.body))
+        if kept and piece.body.get("role") == "user":
+            yield Piece("assistant", {"role": "assistant", "content": silence}, mended=True)
+        yield piece
+        before = piece
+
+
+def _fields(piece: Piece) -> dict[str, Any]:
+    """Return the fields of a wire message beside its content."""
+    return {key: value for key, value in piece.body.items() if key != "content"}
 
 
 def are_of_two_roles(before: Piece, piece: Piece) -> bool:

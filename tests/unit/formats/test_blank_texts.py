@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -119,6 +120,44 @@ def test_converse_gets_no_blank_text_either() -> None:
     assert bedrock.request(bedrock.parse(silent)) == document([call], [{"text": "[empty]"}], [brief])
 
 
+@each("name", ["anthropic", "bedrock"])
+@each("at", [0, 1, 2])
+def test_blank_text_beside_results_costs_none_of_them_its_fields(name: str, at: int) -> None:
+    format = formats.get(name)
+    if name == "anthropic":
+        uses: list[Any] = [{**USE, "id": id} for id in "ab"]
+        results: list[Any] = [
+            {"type": "tool_result", "tool_use_id": id, "content": id, **MARK, "of_tomorrow": id}
+            for id in "ab"
+        ]
+        nothing = blank()
+    else:
+        uses = [{"toolUse": {"toolUseId": id, "name": "look", "input": {}}} for id in "ab"]
+        results = [
+            {"toolResult": {"toolUseId": id, "content": [{"text": id}], "status": "success", "type": id}}
+            for id in "ab"
+        ]
+        nothing = {"text": "\n"}
+    beside = {"role": "user", "content": [*results[:at], nothing, *results[at:], nothing]}
+    question: Any = ASK if name == "anthropic" else {"role": "user", "content": [{"text": "Look."}]}
+    document = [question, {"role": "assistant", "content": uses}, beside]
+    asked = format.parse(document)
+    assert format.render(asked)["messages"] == document
+    (done,) = asked[2:]
+    for place, result in enumerate(done.tool_results):
+        part = done.with_results([(place, result)])
+        other = done.with_results([(1 - place, done.tool_results[1 - place])])
+        shares = [*asked[:2], part, other] if place == 0 else [*asked[:2], other, part]
+        content = [block for one in format.render(shares)["messages"][2:] for block in one["content"]]
+        assert content == beside["content"]
+        sent = StateManager().window(shares, Budget.UNLIMITED).render(name)["messages"]
+        assert [block for one in sent[2:] for block in one["content"]] == results
+        first = StateManager().append(asked[:2], Message.tool([done.tool_results[1 - place]]))
+        (*_, last) = StateManager().append(first, done)  # one result is known, so it is taken in part
+        assert last.tool_results == (result,)
+        assert results[place] in format.render([*first, last])["messages"][-1]["content"]
+
+
 def test_a_turn_that_the_service_paused_goes_on_without_white_space_at_its_end() -> None:
     anthropic = formats.get("anthropic")
     paused = {"role": "assistant", "content": [*SEARCHED, {"type": "text", "text": "Fog. \n"}]}
@@ -157,16 +196,71 @@ def test_a_system_message_stays_where_the_service_takes_it() -> None:
     assert fit(document, 10_000, format="anthropic") == document
 
 
-@each("listed", [[HURRY, ASK], [ASK, HURRY, ASK], [ASK, SAY, HURRY, ASK], [ASK, HURRY, HURRY, SAY, ASK]])
-def test_a_system_message_that_the_service_would_reject_there_is_a_notice(listed: list[Any]) -> None:
+SLOWLY = {"role": "system", "content": "Slowly.", "clear_at": "next_user_message"}
+DISPLACED = [
+    [HURRY, ASK],
+    [ASK, HURRY, ASK],
+    [ASK, SAY, HURRY, ASK],
+    [ASK, SAY, HURRY, HURRY, ASK],
+    [ASK, HURRY, HURRY, SAY, ASK],
+    [ASK, HURRY, SLOWLY, HURRY, ASK, HURRY],
+]
+
+
+@each("listed", DISPLACED)
+def test_a_system_message_that_the_service_would_reject_there_is_sent_in_another_form(
+    listed: list[Any],
+) -> None:
     anthropic = formats.get("anthropic")
     assert "system-place" in {one.rule for one in anthropic.validate(listed)}
     messages = anthropic.parse(listed)
     assert anthropic.render(messages) == {"messages": listed}
     sent = StateManager().window(messages, Budget.UNLIMITED).render("anthropic", request=True)
     assert anthropic.validate(sent, request=True) == []
-    assert "Hurry." in str(sent)
+    assert str(sent).count("Hurry.") == listed.count(HURRY)
     assert anthropic.request(messages, model="m")["messages"] == sent["messages"]
+
+
+def blocks(payload: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Return what a model reads, block by block."""
+    found = []
+    for wire in payload["messages"]:
+        said = wire["content"]
+        listed = [{"type": "text", "text": said}] if isinstance(said, str) else said
+        fields = {key: value for key, value in wire.items() if key != "content"}
+        found += [(fields, block) for block in listed]
+    return found
+
+
+@each("listed", [*DISPLACED, [ASK, HURRY, SAY, ASK, HURRY, ASK, SAY]])
+def test_a_system_message_that_was_sent_never_changes(listed: list[Any]) -> None:
+    anthropic = formats.get("anthropic")
+    messages = anthropic.parse(listed)
+
+    def windowed(count: int) -> list[tuple[Any, ...]]:
+        window = StateManager().window(messages[:count], Budget.UNLIMITED)
+        return blocks(window.render("anthropic"))
+
+    def requested(count: int) -> list[tuple[Any, ...]]:
+        return blocks(anthropic.request(messages[:count], model="m"))
+
+    ends = [count for count in range(1, len(listed) + 1) if listed[count - 1]["role"] != "assistant"]
+    for sent in (windowed, requested):
+        requests = [sent(count) for count in ends]
+        for before, after in pairwise(requests):
+            assert after[: len(before)] == before
+
+
+def test_system_messages_in_a_row_are_one_and_the_user_may_go_on() -> None:
+    anthropic = formats.get("anthropic")
+    messages = anthropic.parse([ASK, HURRY, HURRY, ASK])
+    text = {"type": "text", "text": "Hurry."}
+    assert anthropic.request(messages, model="m")["messages"] == [
+        ASK,
+        {"role": "system", "content": [text, text]},
+        {"role": "assistant", "content": [{"type": "text", "text": "[empty]"}]},
+        ASK,
+    ]
 
 
 def test_converse_keeps_system_messages_in_their_place_too() -> None:
@@ -180,10 +274,7 @@ def test_converse_keeps_system_messages_in_their_place_too() -> None:
     assert bedrock.validate(document, request=True) == []
     assert bedrock.render(bedrock.parse(document)) == document
     assert StateManager().window(bedrock.parse(document), Budget.UNLIMITED).render("bedrock") == document
-    displaced = bedrock.request(bedrock.parse([ask, hurry, ask]))["messages"]
-    assert displaced == [
-        {
-            "role": "user",
-            "content": [{"text": "Look."}, {"text": "[System message] Hurry."}, {"text": "Look."}],
-        }
-    ]
+    displaced = bedrock.request(bedrock.parse([ask, hurry, hurry, ask]))["messages"]
+    hurries = {"role": "system", "content": hurry["content"] * 2}
+    assert displaced == [ask, hurries, {"role": "assistant", "content": [{"text": "[empty]"}]}, ask]
+    assert bedrock.validate(displaced, request=True) == []

@@ -38,6 +38,13 @@ def test_the_difference_turns_one_value_into_the_other(ours: Any, theirs: Any) -
     assert exact(ours) == exact(before)
 
 
+def test_one_object_may_be_several_in_the_original() -> None:
+    ours = {"content": [{"a": 1}, {"b": 2}]}
+    edits = difference(ours, {"content": [({"text": ""}, {"a": 1, "c": 3}), {"b": 2, "d": 4}]})
+    assert [edit.at for edit in edits] == [("content", 0), ("content", 1, "d")]
+    assert apply(ours, edits) == {"content": [{"text": ""}, {"a": 1, "c": 3}, {"b": 2, "d": 4}]}
+
+
 @settings(deadline=None)
 @given(value=values)
 def test_a_value_does_not_differ_from_its_copy(value: Any) -> None:
