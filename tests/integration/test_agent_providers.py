@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -162,6 +163,35 @@ def test_openai_itself_gets_a_cache_key(monkeypatch: pytest.MonkeyPatch) -> None
     own = openai("m", api_key=KEY, prompt_cache_key="mine")
     assert own._payload(request)["prompt_cache_key"] == "mine"
     assert "prompt_cache_key" not in openai("m", api_key=KEY, cache=False)._payload(request)
+
+
+@pytest.mark.parametrize("responses", [False, True])
+@pytest.mark.parametrize("is_given", [False, True])
+def test_an_endpoint_is_foreign_by_its_host_whoever_named_it(
+    responses: bool, is_given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ProviderServer() as server:
+        script = [Said((Call("look", '{"n": 7'),)), Said()]
+        server.say = lambda _: script.pop(0)
+        url = f"{server.url}/v1"
+        monkeypatch.setenv("OPENAI_BASE_URL", "https://api.openai.com/v1" if is_given else url)
+
+        async def run() -> None:
+            async with (
+                SessionManager.open("memory:") as sessions,
+                openai("m", base_url=url if is_given else None, api_key=KEY, responses=responses) as model,
+            ):
+                await events(model, await sessions.create(), "Go on.")
+
+        asyncio.run(run())
+    for body in server.requests:
+        assert "max_completion_tokens" not in body
+        assert ("max_output_tokens" if responses else "max_tokens") in body
+    last = server.requests[-1]
+    written = [one["arguments"] for one in last.get("input", ()) if one.get("type") == "function_call"]
+    for message in last.get("messages", ()):
+        written += [one["function"]["arguments"] for one in message.get("tool_calls") or ()]
+    assert [json.loads(one) for one in written] == [{"_unparsed": '{"n": 7'}]  # other servers parse them
 
 
 def test_odd_replies_get_results_that_the_model_can_use_and_leave_a_valid_history(
