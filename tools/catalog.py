@@ -96,12 +96,19 @@ RESERVED = 32_768
 """The reserve for the answer of a model whose answers may fill its whole window: few are longer."""
 
 MILLION = 1_000_000
-PRICES = {"input": "input", "output": "output", "cached": "cache_read", "written": "cache_write"}
+PRICES = {
+    "input": "input",
+    "output": "output",
+    "cached": "cache_read",
+    "written": "cache_write",
+    "written_for_hour": "cache_write_1h",
+}
 LITELLM_PRICES = {
     "input": "input_cost_per_token",
     "output": "output_cost_per_token",
     "cached": "cache_read_input_token_cost",
     "written": "cache_creation_input_token_cost",
+    "written_for_hour": "cache_creation_input_token_cost_above_1hr",
 }
 FEATURES = {
     "audio": "supports_audio_input",

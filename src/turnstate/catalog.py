@@ -66,20 +66,22 @@ _LONGEST_NAME = 200  # of a relative that is searched for: a longer name is not 
 class Prices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Prices of a million tokens in US dollars.
 
-    ``cached`` is for input that the provider read from its cache, ``written`` for input that it wrote to it;
-    without them, both cost what other input costs. ``longer`` has the prices of requests with more input than
-    ``above``, which then hold for the whole request.
+    ``cached`` is for input that the provider read from its cache, ``written`` for input that it wrote to it,
+    and ``written_for_hour`` for what it keeps there for an hour. Without them, the first two cost what
+    other input costs, and the third as much as ``written``. ``longer`` has the prices of requests with more
+    input than ``above``, which then hold for the whole request.
     """
 
     input: float
     output: float
     cached: float | None = None
     written: float | None = None
+    written_for_hour: float | None = None
     above: int = 0
     longer: tuple[Prices, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("input", "output", "cached", "written"):
+        for name in ("input", "output", "cached", "written", "written_for_hour"):
             if getattr(self, name) is not None:
                 check_number(f"Prices.{name}", getattr(self, name), least=0, most=MILLION)
         check_whole("Prices.above", self.above, most=TOKENS)
@@ -90,9 +92,12 @@ class Prices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         rates = max(reached, key=lambda one: one.above)
         cached = min(usage.cached, usage.input)
         written = min(_written(usage), usage.input - cached)
+        for_hour = min(_written_for_hour(usage), written)
+        writing = rates.input if rates.written is None else rates.written
         whole = (usage.input - cached - written) * rates.input + usage.output * rates.output
         whole += cached * (rates.input if rates.cached is None else rates.cached)
-        whole += written * (rates.input if rates.written is None else rates.written)
+        whole += (written - for_hour) * writing
+        whole += for_hour * (writing if rates.written_for_hour is None else rates.written_for_hour)
         return whole / MILLION
 
 
@@ -121,9 +126,13 @@ class ModelInfo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Cost(Struct, frozen=True):
-    """What a request cost; ``as_of`` is the day of the price list, empty if the provider reported it."""
+    """What a request cost: as the provider reported it, or computed from prices.
+
+    ``as_of`` is the day of the catalog's prices; those that you registered have none.
+    """
 
     amount: float
+    is_reported: bool
     as_of: str = ""
 
 
@@ -234,9 +243,11 @@ def cost(usage: Usage) -> Cost | None:
     told: Any = usage.details.get("usage")
     reported = usage.details.get("cost", told.get("cost") if isinstance(told, Mapping) else None)
     if isinstance(reported, int | float) and not isinstance(reported, bool) and reported >= 0:
-        return Cost(float(reported))
+        return Cost(float(reported), is_reported=True)
     info = model(usage.model) if usage.model else None
-    return Cost(info.prices.cost(usage), info.as_of) if info and info.prices else None
+    if info is None or info.prices is None:
+        return None
+    return Cost(info.prices.cost(usage), is_reported=False, as_of=info.as_of)
 
 
 def _written(usage: Usage) -> int:
@@ -251,6 +262,23 @@ def _written(usage: Usage) -> int:
         inner.get("cache_write_tokens") if isinstance(inner, Mapping) else None,  # OpenAI
     )
     return next((one for one in given if type(one) is int and one > 0), 0)
+
+
+def _written_for_hour(usage: Usage) -> int:
+    """Return how many of the written tokens stay in the cache for an hour, as far as the provider says so."""
+    match usage.details.get("usage"):
+        case {"cache_creation": {"ephemeral_1h_input_tokens": int(given)}}:  # Anthropic
+            return max(given, 0)
+        case {"cacheDetails": [*details]}:  # Amazon Bedrock
+            return sum(_for_hour(one) for one in details)
+    return 0
+
+
+def _for_hour(detail: object) -> int:
+    match detail:
+        case {"ttl": "1h", "inputTokens": int(given)}:
+            return max(given, 0)
+    return 0
 
 
 def begins(id: str, name: str, *, weights: bool = False) -> bool:

@@ -215,7 +215,9 @@ def test_a_hostile_name_is_only_unknown() -> None:
 
 def test_prices_carry_their_day_and_their_source() -> None:
     found = catalog.model("claude-sonnet-5-5")
-    assert found.prices == catalog.Prices(input=2.0, output=10.0, cached=0.1, written=2.5)
+    assert found.prices == catalog.Prices(
+        input=2.0, output=10.0, cached=0.1, written=2.5, written_for_hour=4.0
+    )
     assert date.fromisoformat(found.as_of) >= date(2026, 11, 18)
     assert [one.split(" ")[0] for one in found.sources] == ["genai-prices", "litellm"]
 
@@ -255,6 +257,23 @@ def test_a_request_costs_what_each_kind_of_token_costs() -> None:
     assert prices.cost(Usage(input=10_000, output=500, cached=6_000, details=told)) == prices.cost(usage)
 
 
+def test_what_anthropic_keeps_for_an_hour_costs_more_to_write() -> None:
+    prices = catalog.model("claude-sonnet-5-5").prices
+    assert prices
+    kinds = {"ephemeral_5m_input_tokens": 100_000, "ephemeral_1h_input_tokens": 900_000}
+    details = {"usage": {"cache_creation_input_tokens": 1_000_000, "cache_creation": kinds}}
+    usage = Usage(input=1_000_000, details=details)
+    assert prices.cost(usage) == pytest.approx(0.1 * 2.5 + 0.9 * 4)
+    bedrock = [{"ttl": "5m", "inputTokens": 100_000}, {"ttl": "1h", "inputTokens": 900_000}]
+    told: Any = {"usage": {"cacheWriteInputTokens": 1_000_000, "cacheDetails": bedrock}}
+    assert prices.cost(Usage(input=1_000_000, details=told)) == prices.cost(usage)
+    plain = msgspec.structs.replace(prices, written_for_hour=None)
+    assert plain.cost(usage) == pytest.approx(2.5)  # without a price for it, as any other write
+    for odd in ({"ephemeral_1h_input_tokens": "9"}, {"ephemeral_1h_input_tokens": -9}, 9, None):
+        told = {"usage": {"cache_creation_input_tokens": 1_000_000, "cache_creation": odd}}
+        assert prices.cost(Usage(input=1_000_000, details=told)) == pytest.approx(2.5)
+
+
 def test_a_long_request_costs_more_as_a_whole() -> None:
     prices = catalog.model("gpt-6.1-sol").prices
     assert prices
@@ -267,8 +286,11 @@ def test_a_reported_cost_is_better_than_a_computed_one() -> None:
     computed = catalog.cost(usage)
     assert computed
     assert (computed.amount, computed.as_of) == (pytest.approx(0.00135), catalog.model("gpt-5").as_of)
+    assert not computed.is_reported
     for details in ({"cost": 0.5}, {"usage": {"cost": 0.5}}):  # the second is where OpenRouter reports it
-        assert catalog.cost(msgspec.structs.replace(usage, details=details)) == catalog.Cost(0.5)
+        assert catalog.cost(msgspec.structs.replace(usage, details=details)) == catalog.Cost(
+            0.5, is_reported=True
+        )
     assert catalog.cost(msgspec.structs.replace(usage, model="eliza")) is None
 
 
@@ -290,6 +312,8 @@ def test_a_model_can_be_registered() -> None:
         found = catalog.model(name)
         assert (found.known, found.context_window, found.output_limit) == (True, 32_000, 2_000)
         assert found.prices == prices
+        cost = catalog.cost(Usage(input=1_000_000, model=name))
+        assert cost == catalog.Cost(1.0, is_reported=False)
     assert catalog.model("acme") in catalog.models()
 
 

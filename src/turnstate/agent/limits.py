@@ -60,7 +60,7 @@ class Spending:
         known = usage or Usage(input=window.tokens)
         self._tokens += known.input + known.output
         cost = catalog.cost(known)
-        if self._limits.prices is not None and (cost is None or cost.as_of):  # a report is better than prices
+        if self._limits.prices is not None and not (cost and cost.is_reported):
             self._cost += self._limits.prices.cost(known)
         elif cost is not None:
             self._cost += cost.amount

@@ -149,7 +149,10 @@ def cost_text(usages: Sequence[Usage]) -> str:
     if not known:
         return ""
     dates = sorted({one.as_of for one in known if one.as_of})
-    how = f" by the prices of {dates[-1]}" if dates else " as reported"
+    if dates:
+        how = f" by the prices of {dates[-1]}"
+    else:
+        how = " as reported" if all(one.is_reported for one in known) else " by your own prices"
     missing = len(costs) - len(known)
     without = f" and {screen.counted(missing, 'request')} without a known price" if missing else ""
     return f"cost ${sum(one.amount for one in known):.4f}{how}{without}"

@@ -516,6 +516,23 @@ async def test_a_cost_limit_needs_no_prices_for_a_model_of_the_catalog(session: 
 
 
 @on_session
+async def test_given_prices_come_before_registered_ones(session: Session) -> None:
+    catalog.register("harbor-1", context_window=8_192, prices=Prices(input=1, output=1))
+
+    def reply(_: Any) -> list[Any]:
+        usage = UsageReported(input=1_000_000, output=0, model="harbor-1")
+        return [ToolCallMade(calls("fog").tool_calls[0]), usage, Finished("tool_calls")]
+
+    for prices, rounds in ((Prices(input=3, output=3), 2), (None, 6)):
+        limits = Limits(cost=6, prices=prices, repeats=9)
+        found = await events(agent(session, *[reply] * 9, limits=limits))
+        assert isinstance(last := found[-1], Ended)
+        assert (last.reason, sum(isinstance(event, ReplySaved) for event in found)) == ("cost", rounds)
+    del catalog._registered["harbor-1"]
+    catalog.model.cache_clear()
+
+
+@on_session
 async def test_the_output_limit_of_an_unknown_model_is_reserved_but_not_sent(session: Session) -> None:
     for name, most in (("gpt-9", None), ("gpt-5", 128_000)):
         model = ScriptedModel("Calm.", name=name)
