@@ -26,6 +26,7 @@ import argparse
 import ast
 import importlib.util
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -429,6 +430,7 @@ def _read(path: Path) -> str:
 
 def compare() -> int:
     """Print the models that the installed SDKs name and the catalog does not list."""
+    logging.getLogger("turnstate.catalog").setLevel(logging.ERROR)  # its warnings are the list below
     named = list(named_by_sdks())
     unknown = [(package, name) for package, name in named if not catalog.model(name).known]
     print(f"{len(named)} chat models are named by the installed SDKs; {len(unknown)} are not in the catalog")
