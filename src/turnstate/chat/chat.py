@@ -187,9 +187,17 @@ class Chat:
         return self.equipment.tools
 
     @property
+    def model_name(self) -> str:
+        """The model that answers; while looking on without one, the session's; empty if it is not known."""
+        if self._model is not None or not self.looking:
+            return self.model.name
+        known = bound(self.session.info, self.home)
+        return known.model if known else ""
+
+    @property
     def budget(self) -> Budget:
-        """The budget for the model that answers."""
-        return self.equipment.budget(self.model)
+        """The budget for that model; unlimited if it is not known."""
+        return self.equipment.budget(self.model_name) if self.model_name else Budget.UNLIMITED
 
     async def close(self) -> None:
         """Release the session and stop the agent's servers."""
@@ -404,9 +412,9 @@ class Chat:
         places = {"tangent": "tangent", "fork": branch.name or "fork"} if branch else {}
         sent = self._reported.input
         self.status = Status(
-            model=self.model.name,
+            model=self.model_name,
             tokens=window.tokens,
-            limit=window.limit,
+            limit=window.limit if self.model_name else 0,
             usage=window.report.usage,
             cached=self._reported.cached / sent if sent else None,
             cost=self._cost or None,

@@ -328,8 +328,8 @@ class TerminalView:
 
     def _toolbar(self) -> StyleAndTextTuples:
         status = self.status
-        if not status.limit:
-            return [("", " starting …")]
+        if not status.limit:  # while looking on, the model may be unknown
+            return [("", f" {status.tokens:,} tokens · /help" if status.tokens else " starting …")]
         share = status.tokens / status.limit
         parts: StyleAndTextTuples = [("", f" {harmless(status.model)} · ")]
         used = {name: status.usage.get(name, 0) for name in CATEGORIES if name != "free"}

@@ -92,9 +92,9 @@ class Equipment:
         self._limits = profile.limits or settings.limits
         self._sizes = profile.budget, settings.sizes
 
-    def budget(self, model: Model) -> Budget:
+    def budget(self, model: str) -> Budget:
         """Return the budget for a model: from the agent's file, else the settings, else the catalog."""
-        sizes, known = self._sizes, Budget.of(named(model.name))
+        sizes, known = self._sizes, Budget.of(named(model))
         window = next((one.window for one in sizes if one.window is not None), known.window)
         output = next((one.output for one in sizes if one.output is not None), None)
         if output is not None:
@@ -114,7 +114,7 @@ class Equipment:
             model=model,
             session=session,
             tools=self.tools,
-            budget=self.budget(model),
+            budget=self.budget(model.name),
             limits=self._limits,
             hooks=command_hooks(
                 self._hooks, session=session.id, folder=self._folder, variables=self._variables

@@ -89,7 +89,8 @@ async def mcp(chat: Chat, rest: str) -> None:
             rows[one.origin.key] = rows.get(one.origin.key, 0) + 1
     lines = [(name, screen.counted(count, "tool")) for name, count in rows.items()]
     lines += [(name, harmless(why)) for name, why in chat.equipment.servers.failures.items()]
-    await chat.view.output(table(("server", "tools"), lines) if lines else "no MCP server is configured")
+    shown = table(("server", "tools"), lines) if lines else "no MCP server is configured"
+    await chat.view.output("\n".join([shown, *map(screen.escaped, chat.equipment.servers.notices)]))
 
 
 async def model(chat: Chat, rest: str) -> None:
