@@ -18,7 +18,8 @@ import logging
 import os
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeAlias
 from weakref import WeakSet
 
@@ -32,6 +33,7 @@ __all__ = [
     "hold_during_fork",
     "keep_forever",
     "pause_before_fork",
+    "paused",
 ]
 
 FORK_PATIENCE = 5.0
@@ -43,8 +45,9 @@ AnyLock: TypeAlias = "threading.Lock | threading.RLock"
 
 _handles: WeakSet[Any] = WeakSet()
 _pausing: WeakSet[Pausing] = WeakSet()
+_pauses = threading.Lock()  # held while handles are paused other than for a fork
 _registering = threading.Lock()
-_locks: list[AnyLock] = [_registering]
+_locks: list[AnyLock] = [_pauses, _registering]
 _held: list[AnyLock] = []
 
 
@@ -93,6 +96,22 @@ def pause_before_fork(handle: Pausing) -> None:
     """Pause a handle before each fork, and resume it in the parent afterwards."""
     with _registering:
         _pausing.add(handle)
+
+
+@contextmanager
+def paused() -> Iterator[None]:
+    """Pause all handles as a fork does, and resume them at the end; never call it in one of their jobs."""
+    with _pauses:
+        with _registering:
+            handles = [*_pausing]
+        deadline = time.monotonic() + FORK_PATIENCE
+        try:
+            for one in handles:
+                one.pause(deadline)
+            yield
+        finally:
+            for one in handles:
+                one.resume()
 
 
 def hold_during_fork(lock: AnyLock) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ import apsw
 import pytest
 
 from turnstate import Message, open_databases
-from turnstate.errors import StoreUnavailable
+from turnstate.errors import StoreDamaged, StoreUnavailable
 from turnstate.memory.builtin import connect as open_memory
 from turnstate.memory.port import User
 from turnstate.session import SessionManager
@@ -138,6 +139,42 @@ def test_a_session_is_told_once_that_files_were_replaced(
         assert notice in caplog.text
 
     asyncio.run(opened(path, work))
+
+
+def test_all_stores_of_a_process_go_on_with_the_new_files(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+
+    async def work(first: SessionManager) -> None:
+        async with SessionManager.open(f"sqlite:///{path}") as second:
+            session, other = await first.open("s"), await second.open("s")
+            remove_sides(path)
+            await session.append(Message.user("one"), key="one")
+            await (await second.open("s")).append(Message.user("two"), key="two")
+            replace_log(path)
+            await asyncio.gather(*(one.messages() for one in (session, other) * 3))
+            assert await (await first.open("s")).append(Message.user("three"), key="three")
+
+    asyncio.run(opened(path, work))
+    assert stored(path) >= 1
+
+
+def test_a_file_of_another_program_in_the_place_of_a_store_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with closing(sqlite3.connect(tmp_path / "other.db")) as other:
+        other.execute("CREATE TABLE other (x)")
+    before = (tmp_path / "other.db").read_bytes()
+
+    async def work(sessions: SessionManager) -> None:
+        session = await sessions.open("s")
+        remove_sides(path)
+        os.rename(tmp_path / "other.db", path)
+        with pytest.raises(StoreDamaged, match="another program"):
+            await session.append(Message.user("lost"), key="lost")
+        with pytest.raises(StoreUnavailable, match="open the store again"):
+            await sessions.create(id="lost")
+
+    asyncio.run(opened(path, work))
+    assert path.read_bytes() == before
 
 
 def test_a_read_in_the_loop_does_not_answer_from_a_file_that_was_moved_away(tmp_path: Path) -> None:

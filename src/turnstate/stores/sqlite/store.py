@@ -20,9 +20,10 @@ from typing import Any, TypeVar
 import apsw
 from msgspec import structs
 
-from ...errors import AlreadyExists, Fenced, NotFound, StoreError, StoreUnavailable
+from ...errors import AlreadyExists, Fenced, NewerFormat, NotFound, StoreError, StoreUnavailable
 from ...files import FILE_MODE
 from ...open_databases import dropped_locks
+from ...process import paused
 from ..admission import busy, check_meta
 from ..port import SMALL, Reads
 from ..values import (
@@ -100,7 +101,7 @@ class SqliteStore:
         if readers is not None and db is not None:  # this is a reader's thread, and a read comes first
             readers.adopt(db)
             db = None
-        self._reopening, self._notices = threading.Lock(), dict[str, None]()
+        self._reopening, self._reopened, self._notices = threading.Lock(), 0, dict[str, None]()
         self._readers = readers or readers_of(path)
         self._writer = NoWriter(path) if self.read_only else Writer(path, db, in_loop=commits_in_loop)
         if readers is None:
@@ -123,36 +124,39 @@ class SqliteStore:
         await asyncio.to_thread(close)
 
     async def _read(self, job: Query[T], *, here: Query[T] | None = None) -> T:
-        readers = self._readers
+        seen = self._reopened
         try:
-            return await readers.run(job, here=here)
+            return await self._readers.run(job, here=here)
         except StoreUnavailable as error:
-            if not await self._has_reopened(error, readers):
+            if not await self._has_reopened(error, seen):
                 raise
         return await self._readers.run(job, here=here)
 
-    async def _has_reopened(self, error: StoreUnavailable, seen: Readers) -> bool:
+    async def _has_reopened(self, error: StoreUnavailable, seen: int) -> bool:
         """Open the files again if another program replaced them; return False for any other error."""
         if not isinstance(error.__cause__, FilesReplaced) or self.read_only:
             return False
         await asyncio.to_thread(self._reopen, seen, str(error))
         return True
 
-    def _reopen(self, seen: Readers, why: str) -> None:
-        """Close all connections without copying the WAL, since it is no longer that of the file."""
+    def _reopen(self, seen: int, why: str) -> None:
+        """Close all connections without copying the WAL, since it is no longer that of the file.
+
+        Those of other stores in this process are closed as well: as long as one is open, SQLite lets new ones
+        share its memory, which belongs to the old WAL. All are opened again when they are needed. If one is
+        busy for too long, this fails, and the next read or commit tries again.
+        """
         with self._reopening:
-            if self._readers is not seen:
+            if self._reopened != seen:
                 return
-            self._readers.close()
-            self._writer.close()
-            with translated(self.path):
-                if not is_current(self.path):
-                    raise StoreUnavailable(f"{self.path} was removed or replaced; open the store again")
-            in_loop = self._writer.in_loop
-            self._readers, self._writer = (
-                Readers(self.path, in_loop=in_loop),
-                Writer(self.path, in_loop=in_loop),
-            )
+            with translated(self.path), paused():
+                try:
+                    if not is_current(self.path):
+                        raise StoreUnavailable(f"{self.path} was removed or replaced; open the store again")
+                except (apsw.NotADBError, NewerFormat, StoreError):
+                    self._writer.abandon()
+                    raise
+            self._reopened += 1
             notice = f"{why}, and the store was opened again"
             _log.warning("%s", notice)
             self._notices[notice] = None
@@ -165,11 +169,11 @@ class SqliteStore:
         If another program has replaced the files, a change with a key is applied to the new ones. Without a
         key it cannot be known whether they have it already.
         """
-        readers = self._readers
+        seen = self._reopened
         try:
             return await self._writer.commit(change)
         except StoreUnavailable as error:
-            if not await self._has_reopened(error, readers) or not change.key:
+            if not await self._has_reopened(error, seen) or not change.key:
                 raise
         return await self._writer.commit(change)
 

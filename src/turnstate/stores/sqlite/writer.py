@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from ...errors import StoreError, TurnstateError
+from ...errors import StoreError, StoreUnavailable, TurnstateError
 from ...process import Owner, pause_before_fork
 from ..values import Change, Receipt
 from . import changes
@@ -121,7 +121,7 @@ class Writer:
         self._may_wait = True
         self._db = self._adopted(db) if db is not None else None  # otherwise the first job opens it
         self._thread = threading.Thread(target=self._run, name="turnstate-writer", daemon=True)
-        self._is_started = self._is_paused = False
+        self._is_started = self._is_paused = self._is_abandoned = False
         self._owner = Owner(self, path)
         pause_before_fork(self)
 
@@ -166,6 +166,10 @@ class Writer:
             self._thread.join()
         elif is_last:
             self._run()  # there was no job, so only the thread's last steps are left
+
+    def abandon(self) -> None:
+        """Open the file no more, since it is not that of the store; what is queued fails."""
+        self._is_abandoned = True
 
     def pause(self, deadline: float) -> None:
         """Close the connection for a fork once it is not in use; if it still is, leave it open."""
@@ -426,6 +430,8 @@ class Writer:
             self._guarded(work, [waiting])
 
     def _connected(self) -> Connection:
+        if self._is_abandoned:
+            raise StoreUnavailable(f"{self._path} was removed or replaced; open the store again")
         if self._db is None:
             self._db = self._adopted(connect(self._path, write=True))
         return self._db
