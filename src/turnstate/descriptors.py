@@ -7,14 +7,26 @@ may be of a database asks first. Modules that keep descriptors of such files lis
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import suppress
 from typing import TypeAlias
 
-__all__ = ["Inode", "inode_of", "inodes_elsewhere", "ours"]
+from .process import hold_during_fork
+
+__all__ = ["Inode", "closing_lock", "inode_of", "inodes_elsewhere", "ours"]
 
 Inode: TypeAlias = tuple[int, int]
 
 _MAX_DESCRIPTORS = 1024  # checked if the system does not list them
+
+closing_lock = threading.RLock()
+"""Held while a descriptor is closed, or a file is found not to need one.
+
+One lock for all modules, and one that a thread may take twice: a garbage collection anywhere may close a
+forgotten file, and with two locks it could take them in the other order.
+"""
+
+hold_during_fork(closing_lock)  # a thread that a forked process does not have may be closing a file just then
 
 ours = set[int]()
 """Descriptors that take no POSIX locks, as SQLite's do; take one out before closing it."""

@@ -20,14 +20,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, TypeAlias, cast
 
-from .descriptors import Inode, inode_of, inodes_elsewhere, ours
+from .descriptors import Inode, closing_lock, inode_of, inodes_elsewhere, ours
 from .open_databases import close_unless_covered, covers
-from .process import hold_during_fork
 
 __all__ = ["READING", "OpenHere", "close", "is_open_elsewhere", "open_file", "opened", "read_bytes", "stream"]
 
@@ -41,12 +39,7 @@ _SECTOR = 512
 """Databases and their shared memory have a multiple of this size. Looking through all descriptors of a
 process takes 100 µs, too long for each of the thousands of files of a checkpoint."""
 
-_lock = threading.RLock()  # a garbage collection may close a forgotten file while the lock is held
-hold_during_fork(_lock)
 _kept = dict[Inode, list[int]]()
-
-# A thread that a forked process does not have may be closing a file just then.
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 class OpenHere(OSError):
@@ -71,7 +64,7 @@ def open_file(path: AnyPath, flags: int = READING, *, folder: int | None = None,
         if (kept := _take_kept(expected, flags)) is not None:
             return kept
     descriptor = os.open(path, flags, mode, dir_fd=folder)
-    with _lock:
+    with closing_lock:
         ours.add(descriptor)
     found = os.fstat(descriptor)
     if (expected is None or not os.path.samestat(expected, found)) and covers(found):
@@ -82,7 +75,7 @@ def open_file(path: AnyPath, flags: int = READING, *, folder: int | None = None,
 
 def close(descriptor: int) -> None:
     """Close a descriptor, or keep it while closing it could drop a lock."""
-    with _lock:
+    with closing_lock:
         ours.add(descriptor)  # it may be of a new file, or of a folder
         _close(descriptor)
         if _kept:  # rarely: some may be closed by now
@@ -94,7 +87,7 @@ def close(descriptor: int) -> None:
 
 def is_open_elsewhere(descriptor: int) -> bool:
     """Return True if something else in this process has the same file open."""
-    with _lock:
+    with closing_lock:
         return inode_of(os.fstat(descriptor)) in inodes_elsewhere()
 
 
@@ -127,7 +120,7 @@ def read_bytes(path: AnyPath) -> bytes:
 
 def _take_kept(status: os.stat_result, flags: int) -> int | None:
     """Return a descriptor of this file that was kept earlier, at the start of the file, or None."""
-    with _lock:
+    with closing_lock:
         kept = _kept.get(inode_of(status)) if not flags & _ACCESS else None
         if not kept:
             return None

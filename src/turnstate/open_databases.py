@@ -47,7 +47,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Final
 
-from .descriptors import Inode, inode_of, inodes_elsewhere, ours
+from .descriptors import Inode, closing_lock, inode_of, inodes_elsewhere, ours
 
 __all__ = ["PATIENCE", "DatabaseHold", "close_unless_covered", "covers", "dropped_locks", "hold", "no_hold"]
 
@@ -87,7 +87,6 @@ _DROPPED = (
 )
 
 _log = logging.getLogger(__name__)
-_lock = threading.RLock()  # a garbage collection may close a file while the lock is held
 _held = dict[Inode, "DatabaseHold"]()
 
 
@@ -158,14 +157,14 @@ class DatabaseHold:
         They are kept, with what they lock, while something else in this process has the file open: its POSIX
         locks would be dropped, too.
         """
-        with self._door, _lock:
+        with self._door, closing_lock:
             self._connections -= 1
             if not self._connections and not self.forgotten():
                 self._stay()
 
     def forgotten(self) -> bool:
         """Close our descriptors unless something else in this process has the same files open."""
-        with _lock:
+        with closing_lock:
             elsewhere = inodes_elsewhere() if self._descriptor >= 0 else set()
             if self._shared_memory >= 0 and inode_of(os.fstat(self._shared_memory)) not in elsewhere:
                 self._shared_memory, self._canary = _closed(self._shared_memory), b""
@@ -443,14 +442,14 @@ def no_hold() -> DatabaseHold:
 
 def covers(status: os.stat_result) -> bool:
     """Return True if a file is a database that this process has open, or belongs to one."""
-    with _lock:
+    with closing_lock:
         return _covers(inode_of(status))
 
 
 def dropped_locks(path: str) -> str:
     """Return a notice if this process has dropped its locks on a file that it has open, or an empty text."""
     try:
-        with _lock:
+        with closing_lock:
             one = _held.get(inode_of(os.stat(path)))
             is_told = one is not None and (one.drops_locks or not one.has_kept_locks())
     except OSError:  # the next read or write reports it
@@ -463,7 +462,7 @@ def close_unless_covered(descriptor: int) -> bool:
 
     No connection can be registered between the check and the close.
     """
-    with _lock:
+    with closing_lock:
         if _covers(inode_of(os.fstat(descriptor))):
             return False
         ours.discard(descriptor)
@@ -486,7 +485,7 @@ def _forget_idle() -> None:
 
 
 def _found(path: str) -> DatabaseHold:
-    with _lock:
+    with closing_lock:
         _forget_idle()
         one = _held.get(inode_of(os.stat(path)))
         if one is None:
@@ -561,8 +560,6 @@ def _forget_in_child() -> None:
     A lock of a descriptor lasts until its last copy is closed: a child would keep the locks of a parent that
     was killed. The child has no locks of its own on these files yet.
     """
-    global _lock  # noqa: PLW0603 - another thread of the parent may have had it
-    _lock = threading.RLock()
     for one in _held.values():
         one.forget()
         one._is_gone = True

@@ -47,7 +47,7 @@ _handles: WeakSet[Any] = WeakSet()
 _pausing: WeakSet[Pausing] = WeakSet()
 _pauses = threading.Lock()  # held while handles are paused other than for a fork
 _registering = threading.Lock()
-_locks: list[AnyLock] = [_pauses, _registering]
+_locks: list[AnyLock] = []
 _held: list[AnyLock] = []
 
 
@@ -164,12 +164,17 @@ def keep_forever(inherited: object) -> None:
 
 def _before_fork() -> None:
     deadline = time.monotonic() + FORK_PATIENCE
-    _held.extend(lock for lock in _locks if lock.acquire(timeout=max(0.0, deadline - time.monotonic())))
+    _acquire([_pauses, _registering], deadline)
     for one in _pausing:
         try:
             one.pause(deadline)
         except Exception:  # the others must still be paused, and Python forks whatever a hook raises
             _log.exception("a handle could not be closed before a fork")
+    _acquire(_locks, deadline)  # last: a file that is being closed needs one of them
+
+
+def _acquire(locks: list[AnyLock], deadline: float) -> None:
+    _held.extend(lock for lock in locks if lock.acquire(timeout=max(0.0, deadline - time.monotonic())))
 
 
 def _after_in_parent() -> None:
@@ -184,6 +189,9 @@ def _after_in_child() -> None:
         keep_forever(handle)
     _handles.clear()
     _pausing.clear()
+    for lock in {_pauses, _registering, *_locks}.difference(_held):
+        # The thread that has it does not exist here.
+        lock._at_fork_reinit()  # type: ignore[union-attr]
     _release()
 
 

@@ -6,7 +6,8 @@ import ast
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+import threading
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from posix_locks import IN_USE, RESERVED, SHARED, is_locked
 
 import turnstate
-from turnstate import folder_gate
+from turnstate import folder_gate, open_databases
 from turnstate.open_databases import covers
 from turnstate.stores.sqlite.connection import Connection, connect, migrate
 
@@ -281,3 +282,39 @@ def test_a_planted_open_is_found(line: str) -> None:
 def test_the_gate_and_other_things_that_are_opened_are_not_found() -> None:
     source = "folder_gate.read_bytes(path); sessions.open(row.id, user=user); sessions.open(await f('w'))"
     assert opening("m", ast.parse(source)) == set()
+
+
+def test_a_garbage_collection_that_closes_a_file_waits_for_no_other_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path := tmp_path / "file").write_text("text")
+    is_closing, is_collecting = threading.Event(), threading.Event()
+
+    def reading() -> Generator[int, None, None]:
+        with folder_gate.opened(path) as descriptor:
+            yield descriptor
+
+    def close(descriptor: int) -> bool:
+        monkeypatch.undo()
+        is_closing.set()
+        is_collecting.wait(0.2)  # it cannot begin if all wait for one lock
+        return open_databases.close_unless_covered(descriptor)
+
+    def collect() -> None:
+        is_closing.wait()
+        with open_databases.closing_lock:  # as in `covers`
+            is_collecting.set()
+            forgotten.close()
+
+    next(forgotten := reading())
+    monkeypatch.setattr(folder_gate, "close_unless_covered", close)
+    descriptor = os.open(path, os.O_RDONLY)
+    threads = [
+        threading.Thread(target=folder_gate.close, args=[descriptor], daemon=True),
+        threading.Thread(target=collect, daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not [thread for thread in threads if thread.is_alive()]
