@@ -48,6 +48,7 @@ from functools import cache
 from typing import Final
 
 from .descriptors import Inode, closing_lock, inode_of, inodes_elsewhere, ours
+from .own_files import SIDES
 
 __all__ = ["PATIENCE", "DatabaseHold", "close_unless_covered", "covers", "dropped_locks", "hold", "no_hold"]
 
@@ -56,9 +57,7 @@ Lock = tuple[int, int]  # the first byte and the number of bytes
 PATIENCE = 30.0
 """Seconds to wait for another process before giving up."""
 
-SIDES = ("-wal", "-shm", "-journal")
-"""The suffixes of the files that SQLite keeps next to a database."""
-
+_SIDES = tuple(side.decode() for side in SIDES)
 _WITH_WAL = {"-wal", "-shm"}
 
 # SQLite locks the first 512 bytes of the page at 1 GiB, in which it stores nothing: one each for pending and
@@ -78,6 +77,7 @@ _MAGIC = b"SQLite format 3\0"
 _WAL_MODE = b"\2\2"
 _FLOCK = struct.Struct("hhqqi4x" if struct.calcsize("P") == 8 else "hhqqi")
 _SET, _GET = getattr(fcntl, "F_OFD_SETLK", None), getattr(fcntl, "F_OFD_GETLK", None)
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _TAKEN = (errno.EAGAIN, errno.EACCES)  # by the lock of someone else
 
 _DROPPED = (
@@ -258,8 +258,11 @@ class DatabaseHold:
         In the rollback mode of a new file, and to roll back what a killed process left, SQLite needs the
         file to itself.
         """
-        if self.is_guarded or not self._has_presence or not self._is_in_wal_mode():
-            return
+        with self._door:
+            if not self.is_guarded and self._has_presence and self._is_in_wal_mode():
+                self._shield()
+
+    def _shield(self) -> None:
         _wait(lambda: _lock_bytes(self._descriptor, fcntl.F_RDLCK, _SHARED), self.path)
         if self._is_writable:
             if self._shared_memory < 0:
@@ -285,7 +288,9 @@ class DatabaseHold:
         mode = about.st_mode & 0o777
         try:
             opened = os.open(f"{self.path}-shm", flags, mode)
-        except OSError:
+        except OSError as error:
+            if error.errno in _NO_DESCRIPTORS:  # SQLite may have one later
+                raise
             return -1
         ours.add(opened)
         with suppress(OSError):  # it belongs to another user
@@ -320,7 +325,7 @@ class DatabaseHold:
 
         Those seen earlier stay covered: SQLite may have them open under another name, or under none.
         """
-        for side in SIDES:
+        for side in _SIDES:
             with suppress(OSError):
                 self._inodes.add(inode_of(os.stat(self.path + side)))
                 self.noted.add(side)
@@ -416,7 +421,8 @@ class DatabaseHold:
 
     def _set_canary(self) -> None:
         first, size = _CANARIES
-        self._canary = _flock(fcntl.F_WRLCK, (first + random.randrange(size), 1))  # noqa: S311
+        byte = first + random.randrange(size)  # noqa: S311
+        self._canary = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
         fcntl.fcntl(self._shared_memory, fcntl.F_SETLK, self._canary)
 
 

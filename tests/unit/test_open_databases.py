@@ -260,3 +260,28 @@ def test_a_failed_wait_for_the_right_to_write_leaves_it_to_others(
         db.set_busy_handler(None)
         with pytest.raises(apsw.BusyError):
             db.begin_write()
+
+
+def test_a_process_without_descriptors_does_not_take_itself_for_guarded(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.open
+
+    def exhausted(name: str, *rest: int, **more: int) -> int:
+        if str(name).endswith("-shm"):
+            raise OSError(errno.EMFILE, "too many open files")
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(os, "open", exhausted)
+    with pytest.raises(apsw.CantOpenError, match="too many open files"):
+        Connection(str(path), apsw.SQLITE_OPEN_READWRITE)
+    monkeypatch.undo()
+    with closing(connect(str(path), write=True)):
+        assert is_locked(Path(f"{path}-shm"), IN_USE)
+
+
+def test_canaries_are_not_kept_for_ever(path: Path) -> None:
+    connect(str(path), write=True).close()
+    before = open_databases._flock.cache_info().currsize
+    connect(str(path), write=True).close()
+    assert open_databases._flock.cache_info().currsize == before

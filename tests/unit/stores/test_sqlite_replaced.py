@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import sqlite3
@@ -16,6 +17,8 @@ import pytest
 from turnstate import Message, open_databases
 from turnstate.errors import StoreDamaged, StoreUnavailable
 from turnstate.memory.builtin import connect as open_memory
+from turnstate.memory.builtin import sqlite as memory_file
+from turnstate.memory.builtin.sqlite import SqliteDatabase
 from turnstate.memory.port import User
 from turnstate.session import SessionManager
 from turnstate.stores.sqlite import SqliteStore, connection, readers, writer
@@ -266,3 +269,60 @@ def test_a_memory_that_is_gone_acknowledges_nothing(tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert not path.read_bytes()
+
+
+def test_all_memories_of_a_process_go_on_with_the_new_files(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+
+    async def run() -> None:
+        first = await open_memory(str(path))
+        await first.close()
+        first, second = await open_memory(str(path)), await open_memory(str(path))
+        remove_sides(path)
+        for number in range(2):
+            for engine in (first, second):
+                await engine.remember(USER, f"note {number}")
+        assert len(await first.turns(USER, limit=9)) == 4
+        await first.close()
+        await second.close()
+
+    asyncio.run(run())
+    assert len(remembered(path)) == 4
+
+
+def test_files_that_a_new_memory_created_itself_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "memory.db"
+
+    async def run() -> None:
+        monkeypatch.setattr(connection, "LOOK_AGAIN", 100.0)
+        engine = await open_memory(str(path))
+        remove_sides(path)
+        monkeypatch.setattr(connection, "LOOK_AGAIN", 0.0)
+        with pytest.raises(StoreUnavailable, match="removed or replaced"):
+            await engine.remember(USER, "lost")  # the tables were in the WAL
+        await engine.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("step", ["settle_log", "_create", "connect"])
+def test_a_memory_that_cannot_be_opened_leaves_nothing_open(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "memory.db")
+    asyncio.run(SqliteDatabase(path).close())
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "I/O")
+
+    def only_to_write(path: str, *, write: bool) -> connection.Connection:
+        if not write:
+            fail()
+        return connection.connect(path, write=write)
+
+    monkeypatch.setattr(memory_file, step, only_to_write if step == "connect" else fail)
+    with pytest.raises(StoreUnavailable, match="I/O"):
+        SqliteDatabase(path)
+    assert open_databases._held == {}

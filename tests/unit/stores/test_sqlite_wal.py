@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,7 +23,9 @@ from verification_fixtures import (
     verified,
 )
 
-from turnstate.stores.sqlite import SqliteStore
+from turnstate.stores.sqlite import SqliteStore, wal
+from turnstate.stores.sqlite.connection import connect
+from turnstate.stores.sqlite.wal import has_log
 from turnstate.stores.values import Change
 
 pytestmark = pytest.mark.req("G6")
@@ -59,6 +62,29 @@ def test_commits_after_a_damaged_frame_are_reported(part: str, path: Path) -> No
     (found,) = verified(path)
     assert found.fault.startswith(FAULT)
     assert found.done == ""
+
+
+def test_the_wal_of_a_store_that_is_opened_by_a_link_is_examined(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    (link := tmp_path / "links" / "link.db").symlink_to(path)
+    change(path, 32 + 200 * FRAME + 700)
+    assert has_log(str(link))
+    (found,) = verified(link)
+    assert found.fault.startswith(FAULT)
+
+
+def test_a_wal_is_written_once_more_before_the_first_commit_and_not_by_a_store_that_only_reads(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled = list[str]()
+    monkeypatch.setattr(wal, "_rewrite", settled.append)
+    with closing(connect(str(path), write=True)) as keeping:  # otherwise a close carries it over
+        keeping.execute("SELECT count(*) FROM session").fetchall()
+        for done in (nothing, everything):
+            run(path, done)
+        assert settled == []
+        run(path, write)
+        assert settled == [str(path)]
 
 
 def test_what_was_committed_before_the_damaged_place_is_served(path: Path, tmp_path: Path) -> None:

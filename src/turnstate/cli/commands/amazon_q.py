@@ -326,7 +326,7 @@ def _opened(path: str) -> Iterator[sqlite3.Connection]:
 def _mode(path: str) -> str:
     with readable(path), folder_gate.stream(path) as stream:
         in_wal_mode = stream.read(20)[19:] == bytes([WAL])
-    return "immutable=1" if in_wal_mode and not os.path.exists(f"{path}-wal") else "mode=ro"
+    return "immutable=1" if in_wal_mode and not os.path.exists(f"{os.path.realpath(path)}-wal") else "mode=ro"
 
 
 def _keys(path: str, database: sqlite3.Connection) -> list[str]:

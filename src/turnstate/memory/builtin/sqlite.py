@@ -21,12 +21,11 @@ import apsw
 
 from ...errors import InputError, NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from ...files import FILE_MODE
-from ...process import Gate, Owner, pause_before_fork
+from ...process import Gate, Owner, pause_before_fork, paused
 from ...stores.sqlite.changes import SCRUB_PAUSE, SCRUB_SECONDS, SCRUB_WAIT_MS
 from ...stores.sqlite.connection import (
     MEMORY,
     MEMORY_APPLICATION,
-    PATIENCE,
     Connection,
     check_sqlite_version,
     connect,
@@ -58,11 +57,11 @@ class SqliteDatabase:
         self._path = path or MEMORY
         self.files = (Path(path).absolute(),) if path else ()
         self._closed = False
-        self._running, self._reopening, self._is_open = Gate(), threading.Lock(), True
-        self._closing, self._is_paused = threading.Lock(), False  # held while the gate is shut
+        self._running, self._is_open = Gate(), True
+        self._reopening, self._letting_go = threading.Lock(), threading.Lock()
         with translated(self._path):
             self._writer = _prepared(path) if path else _in_memory()
-            self._reader = connect(path, write=False) if path else self._writer
+            self._reader = _reader_for(self._writer, path) if path else self._writer
         self._owner = Owner(self, f"the memory {self._path}")
         pause_before_fork(self)
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="turnstate-memory-writer")
@@ -140,35 +139,30 @@ class SqliteDatabase:
 
     def pause(self, deadline: float) -> None:
         """Close the file for a fork once no statement is running; if one still is, leave it open."""
-        self._is_paused = self._closing.acquire(timeout=max(0.0, deadline - time.monotonic()))
-        if not self._is_paused or not self._running.shut(deadline):
-            return
-        if self.files and self._is_open and not self._closed:
+        if self._running.shut(deadline) and self.files and self._is_open and not self._closed:
             self._disconnect()
 
     def resume(self) -> None:
         """Let statements run again; the next one opens the file."""
-        if self._is_paused:
-            self._is_paused = False
-            self._running.open()
-            self._closing.release()
+        self._running.open()
 
     def _has_let_go(self, seen: Connection, error: FilesReplaced) -> bool:
-        """Close files that another program replaced once no statement is running, unless that was done."""
-        with self._closing:
-            if self._writer is not seen or not self._is_open:
+        """Close files that another program replaced once no statement is running, unless that was done.
+
+        Other memories of this process in the same file let go of it, too; see `SqliteStore`.
+        """
+        with self._letting_go:
+            if self._writer is not seen:
                 return True
-            try:
-                if not self._running.shut(time.monotonic() + PATIENCE):
-                    return False
-                self._disconnect()
-            finally:
-                self._running.open()
-        _log.warning(
-            "another program removed or replaced %s, which this process had open; the memory is opened again",
-            error,
-        )
-        return True
+            with paused():
+                is_closed = not self._is_open
+        if is_closed:
+            _log.warning(
+                "another program removed or replaced %s, which this process had open; "
+                "the memory is opened again",
+                error,
+            )
+        return is_closed
 
     def _disconnect(self) -> None:
         """Close the file and leave its WAL as it is."""
@@ -184,11 +178,7 @@ class SqliteDatabase:
             if _version(self._path) != VERSION:
                 raise StoreUnavailable(f"the memory {self._path} was removed or replaced; open it again")
             self._writer = _settled(self._path)
-            try:
-                self._reader = connect(self._path, write=False)
-            except BaseException:
-                self._writer.close()
-                raise
+            self._reader = _reader_for(self._writer, self._path)
             self._is_open = True
 
     def _write(self, operation: Callable[[], Operation[T]]) -> T:
@@ -239,7 +229,12 @@ def _prepared(path: str) -> Connection:
     create_file(path, FILE_MODE)
     _version(path)
     db = _settled(path)
-    with_lock(db, lambda: _create(db))
+    try:
+        with_lock(db, lambda: _create(db))
+        db.check_files()  # in a new file, the first transaction has created those next to it
+    except BaseException:
+        db.close()
+        raise
     return db
 
 
@@ -252,6 +247,14 @@ def _settled(path: str) -> Connection:
         db.close()
         raise
     return db
+
+
+def _reader_for(writer: Connection, path: str) -> Connection:
+    try:
+        return connect(path, write=False)
+    except BaseException:
+        writer.close()
+        raise
 
 
 def _version(path: str) -> int:

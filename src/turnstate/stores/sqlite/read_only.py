@@ -25,6 +25,7 @@ from ..values import Change, Receipt
 from .connection import Connection, check_readable, connect
 from .faults import translated
 from .readers import Readers
+from .wal import beside, has_log
 from .writer import Writer
 
 __all__ = ["FrozenReaders", "NoWriter", "is_read_only", "readers_of"]
@@ -42,7 +43,7 @@ def is_read_only(path: str) -> bool:
         return False
     if not os.access(path, os.W_OK):
         return True
-    side = (f"{path}-wal", f"{path}-shm")
+    side = (beside(path, "-wal"), beside(path, "-shm"))
     return not (os.access(_folder(path), os.W_OK) or all(os.access(name, os.W_OK) for name in side))
 
 
@@ -122,9 +123,9 @@ class FrozenReaders(Readers):
 
 def _connect(path: str) -> tuple[Connection, bool]:
     """Open a connection; return it with True if it sees the writes of other processes."""
-    if os.path.exists(f"{path}-shm"):
+    if os.path.exists(beside(path, "-shm")):
         return connect(path, write=False), True
-    if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
+    if has_log(path):
         db = connect(path, write=False, vfs="unix-none")
         db.pragma("locking_mode", "EXCLUSIVE")  # keeps the WAL index in private memory
         return db, False
@@ -134,7 +135,7 @@ def _connect(path: str) -> tuple[Connection, bool]:
 def _stamp(path: str) -> FileStamp:
     """Return the sizes and modification times of the files, which change with every write."""
     found = list[tuple[int, int] | None]()
-    for name in (path, f"{path}-wal", f"{path}-shm"):
+    for name in (path, beside(path, "-wal"), beside(path, "-shm")):
         try:
             about = os.stat(name)
             found.append((about.st_size, about.st_mtime_ns))

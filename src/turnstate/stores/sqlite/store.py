@@ -67,7 +67,7 @@ from .rows import (
 from .soundness import expiry_is_indexed, list_is_indexed, parcels_are_indexed
 from .target import commits_in_loop, mode_of, path_of
 from .verify import findings
-from .wal import unnoted_fault
+from .wal import beside, unnoted_fault
 from .writer import IDLE, Writer
 
 __all__ = ["SqliteStore", "connect", "connect_to_read"]
@@ -441,7 +441,7 @@ class SqliteStore:
         """Return human-readable versions, settings and sizes."""
 
         def facts(db: apsw.Connection) -> dict[str, str]:
-            files = (self.path, f"{self.path}-wal")
+            files = (self.path, beside(self.path, "-wal"))
             size = sum(os.path.getsize(name) for name in files if os.path.exists(name))
             writing = {
                 "journal_mode": str(db.pragma("journal_mode")),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Wal",
+    "beside",
     "fill_log",
     "grow_log",
     "has_log",
@@ -100,10 +101,15 @@ class Wal(Struct, frozen=True):
         return first, second
 
 
+def beside(path: str, side: str) -> str:
+    """Return the path of a side file of a database; SQLite resolves links before it names them."""
+    return os.path.realpath(path) + side
+
+
 def has_log(path: str) -> bool:
     """Return True if there is a nonempty WAL next to a file."""
     with suppress(FileNotFoundError):
-        return os.stat(f"{path}-wal").st_size > 0
+        return os.stat(beside(path, "-wal")).st_size > 0
     return False
 
 
@@ -125,7 +131,7 @@ def unnoted_fault(db: Connection, path: str) -> str:
 
 def read_log(path: str) -> Wal | None:
     """Read the headers of the WAL next to a file; return None if it is missing or empty."""
-    with suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as file:
+    with suppress(FileNotFoundError), Path(beside(path, "-wal")).open("rb") as file:
         log = Wal(file.read(_HEADER.size), ())
         if len(log.head) < _HEADER.size:
             return None
@@ -158,7 +164,7 @@ def _is_broken(path: str, log: Wal, taken: int, last: int) -> bool:
     """Return True if a frame fails its checksum for a reason other than a concurrent write."""
     sums = log.frames[taken - 1][4:6] if taken else _HEADER.unpack(log.head)[6:]
     size = _FRAME.size + log.page
-    with suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as file:
+    with suppress(FileNotFoundError), Path(beside(path, "-wal")).open("rb") as file:
         for number in range(taken + 1, last + 1):
             frame = os.pread(file.fileno(), size, _HEADER.size + (number - 1) * size)
             if len(frame) < size or _FRAME.unpack(frame[: _FRAME.size]) != log.frames[number - 1]:
@@ -189,7 +195,7 @@ def _rewrite(path: str) -> None:
         return
     other = (number for number, frame in enumerate(log.frames) if frame[2:4] != log.salts)
     end = _HEADER.size + next(other, len(log.frames)) * (_FRAME.size + log.page)
-    file = os.open(f"{path}-wal", os.O_RDWR)
+    file = os.open(beside(path, "-wal"), os.O_RDWR)
     try:
         for place in range(0, end, _CHUNK):
             os.pwrite(file, os.pread(file, min(_CHUNK, end - place), place), place)
@@ -212,7 +218,7 @@ def fill_log(path: str) -> None:
     Zeros are not frames: their salts and checksums are wrong, so SQLite stops there, as it does at the old
     frames after the new ones in a WAL that was started over.
     """
-    file = os.open(f"{path}-wal", os.O_WRONLY)
+    file = os.open(beside(path, "-wal"), os.O_WRONLY)
     try:
         missing = FULL_SIZE - (size := os.fstat(file).st_size)
         disk = os.fstatvfs(file)

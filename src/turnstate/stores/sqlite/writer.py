@@ -288,15 +288,23 @@ class Writer:
     def _examine(self, db: Connection) -> None:
         """Record what a damaged WAL lost before the first write overwrites it or a close removes it.
 
-        Then settle it: whatever failed before this connection was opened, its frames are on the disk. This is
-        not part of opening the store, since the time it takes grows with the WAL.
+        This is not part of opening the store, since the time it takes grows with the WAL.
         """
         if not self._has_examined:
             report_lost_commits(db, self._path)
             self._has_examined = True
+
+    def _prepared(self) -> Connection:
+        """Return a connection for jobs.
+
+        Whatever failed before it was opened, the frames of the WAL are on the disk. That is not needed to
+        close it, since a checkpoint syncs what it copies, nor for the search index, which promises nothing.
+        """
+        self._examine(db := self._connected())
         if not self._is_settled:
             settle_log(db, self._path)
             self._is_settled = True
+        return db
 
     def _commit(self, batch: list[_Waiting]) -> None:
         with self._using:
@@ -379,8 +387,7 @@ class Writer:
     def _guarded(self, work: Callable[[Connection, list[_Waiting]], None], batch: list[_Waiting]) -> None:
         """Do the work of a batch; if it fails, every job in it gets the error."""
         try:
-            self._examine(db := self._connected())
-            work(db, batch)
+            work(self._prepared(), batch)
         except Exception as error:
             self._disconnect()
             if isinstance(error, UNREADABLE) and len(batch) > 1:
