@@ -144,6 +144,18 @@ def test_a_session_is_told_once_that_files_were_replaced(
     asyncio.run(opened(path, work))
 
 
+def test_a_store_that_only_writes_finds_the_new_files(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+
+    async def work(sessions: SessionManager) -> None:
+        remove_sides(path)
+        with pytest.raises(StoreUnavailable, match="removed or replaced"):
+            await sessions.store.delivered("none")
+        await sessions.store.delivered("none")
+
+    asyncio.run(opened(path, work))
+
+
 def test_all_stores_of_a_process_go_on_with_the_new_files(tmp_path: Path) -> None:
     path = tmp_path / "agent.db"
 

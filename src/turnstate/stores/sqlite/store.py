@@ -49,7 +49,7 @@ from ..values import (
     Span,
 )
 from . import changes, feed, log, search
-from .connection import check_sqlite_version, is_current, migrated
+from .connection import Connection, check_sqlite_version, is_current, migrated
 from .connection import connect as open_connection
 from .faults import FilesReplaced, translated
 from .queries import SCANS, SQL
@@ -131,6 +131,15 @@ class SqliteStore:
             if not await self._has_reopened(error, seen):
                 raise
         return await self._readers.run(job, here=here)
+
+    async def _run(self, job: Callable[[Connection], T]) -> T:
+        """Run a job that writes; if the files were replaced it fails, and the next one finds the new ones."""
+        seen = self._reopened
+        try:
+            return await self._writer.run(job)
+        except StoreUnavailable as error:
+            await self._has_reopened(error, seen)
+            raise
 
     async def _has_reopened(self, error: StoreUnavailable, seen: int) -> bool:
         """Open the files again if another program replaced them; return False for any other error."""
@@ -266,7 +275,7 @@ class SqliteStore:
             changes.add_entries(db, key, row.id, Position(1, 0), 0, records)
             return made
 
-        return await self._writer.run(create)
+        return await self._run(create)
 
     async def get(self, at: Address) -> SessionRow:
         """Return a session, or raise `NotFound`."""
@@ -326,7 +335,7 @@ class SqliteStore:
                 _set_tags(db, key, row.tags)
             return row
 
-        return await self._writer.run(update)
+        return await self._run(update)
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
         """Return sessions that have been idle for too long, with neither a message nor a lease."""
@@ -340,7 +349,7 @@ class SqliteStore:
     async def remove(self, at: Address) -> Removed:
         """Delete a session with everything that belongs to it."""
         try:
-            return await self._writer.run(lambda db: changes.remove(db, at))
+            return await self._run(lambda db: changes.remove(db, at))
         except StoreUnavailable as error:
             if not isinstance(error.__cause__, apsw.FullError):
                 raise
@@ -361,16 +370,16 @@ class SqliteStore:
                 db.execute(SQL["claim_parcel"], {"id": one.id, "until": until})
             return [structs.replace(one, due=until, tries=one.tries + 1) for one in due]
 
-        return await self._writer.run(take)
+        return await self._run(take)
 
     async def delivered(self, id: str) -> None:
         """Remove a parcel that has arrived."""
-        await self._writer.run(lambda db: db.execute(SQL["drop_parcel"], {"id": id}) and None)
+        await self._run(lambda db: db.execute(SQL["drop_parcel"], {"id": id}) and None)
 
     async def failed(self, id: str, *, error: str, due: int | None) -> None:
         """Record why a delivery failed and when to try again; without a time the parcel is parked."""
         columns = {"id": id, "error": error, "due": due}
-        await self._writer.run(lambda db: db.execute(SQL["fail_parcel"], columns) and None)
+        await self._run(lambda db: db.execute(SQL["fail_parcel"], columns) and None)
 
     async def parcels(
         self, *, tenant: str | None = None, parked: bool | None = None, limit: int = 100
@@ -386,7 +395,7 @@ class SqliteStore:
             if not list(db.execute(SQL["revive_parcel"], {"id": id, "due": due})):
                 raise NotFound(f"no parcel {id} is parked")
 
-        await self._writer.run(revive)
+        await self._run(revive)
 
     # Leases: part of the session's row
 
@@ -401,7 +410,7 @@ class SqliteStore:
             _set_lease(db, key, lease, holder)
             return lease
 
-        return await self._writer.run(acquire)
+        return await self._run(acquire)
 
     async def renew(self, at: Address, lease: Lease, *, until: int) -> Lease:
         """Extend a lease, or raise `Fenced` if another worker took over."""
@@ -414,7 +423,7 @@ class SqliteStore:
             _set_lease(db, key, renewed, row.holder)
             return renewed
 
-        return await self._writer.run(renew)
+        return await self._run(renew)
 
     async def release(self, at: Address, lease: Lease, *, now: int) -> None:
         """Release a lease, which counts as activity up to now; do nothing if another worker took over."""
@@ -429,7 +438,7 @@ class SqliteStore:
                 released = structs.replace(row, lease_until=0, holder="", active=active)
                 db.execute(SQL["advance_session"], advance_columns(key, released, marks=0))
 
-        await self._writer.run(release)
+        await self._run(release)
 
     # Health
 
