@@ -309,8 +309,8 @@ class DatabaseHold:
         before it has these locks; it is writing then.
         """
         memory = self._shared_memory
-        is_used = self._connections > 0 or _is_mapped(os.fstat(memory))
-        if not is_used and _lock_bytes(memory, fcntl.F_WRLCK, _IN_USE):
+        is_first = not self._connections and _lock_bytes(memory, fcntl.F_WRLCK, _IN_USE)
+        if is_first and not _is_mapped(os.fstat(memory)):
             if not _lock_bytes(self._descriptor, fcntl.F_WRLCK, _WRITING):
                 _lock_bytes(memory, fcntl.F_UNLCK, _IN_USE)
                 return False
@@ -525,6 +525,8 @@ def _is_mapped(status: os.stat_result) -> bool:
 
     The device is not compared: file systems of several disks have another one there.
     """
+    if status.st_size <= _EMPTY_SHARED_MEMORY:  # looking takes half a millisecond, as long as opening a store
+        return False
     try:
         with open("/proc/self/maps", "rb") as maps:
             lines = [line.split(maxsplit=5) for line in maps if b"-shm" in line]
