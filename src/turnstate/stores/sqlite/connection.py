@@ -316,7 +316,7 @@ def _migrated(path: str) -> Connection:
     db = Connection(path, apsw.SQLITE_OPEN_READWRITE)
     try:
         _configure(db)
-        if has_log(path):  # the file may not be ours: closing must not checkpoint its WAL
+        if has_log(db.hold.path):  # the file may not be ours: closing must not checkpoint its WAL
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         db.set_busy_handler(patience(path))
         is_current = db.hold.is_guarded and _is_current(db, path)

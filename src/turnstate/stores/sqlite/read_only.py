@@ -43,8 +43,9 @@ def is_read_only(path: str) -> bool:
         return False
     if not os.access(path, os.W_OK):
         return True
-    side = (beside(path, "-wal"), beside(path, "-shm"))
-    return not (os.access(_folder(path), os.W_OK) or all(os.access(name, os.W_OK) for name in side))
+    if os.access(_folder(path), os.W_OK):
+        return False
+    return not all(os.access(beside(path, side), os.W_OK) for side in ("-wal", "-shm"))
 
 
 def readers_of(path: str) -> Readers:
