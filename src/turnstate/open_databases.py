@@ -359,7 +359,7 @@ class DatabaseHold:
         return self._claimed(_WRITING, claimant)
 
     def end_write(self, claimant: object) -> None:
-        """Give back the right to write."""
+        """Release the right to write."""
         self._unclaim(_WRITING, claimant)
 
     @contextmanager

@@ -144,7 +144,7 @@ class StoredLogin(httpx2.Auth):
         return None if is_valid else held
 
     def _load(self) -> bool:
-        """Give the SDK the tokens that are kept now; return False if they have to be refreshed."""
+        """Load the kept tokens into the SDK; return False if they have to be refreshed."""
         self._kept = kept = self._newest()
         context = self._provider.context
         try:
