@@ -15,8 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-__all__ = ["main"]
-
 
 def main() -> NoReturn:
     """Run the program and exit with its code."""

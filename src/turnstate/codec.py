@@ -44,18 +44,6 @@ from .message import Message, ToolCallRequest, ToolCallResult
 from .part import Edit, FilePart, ImagePart, Native, OpaquePart, ReasoningPart, TextPart
 from .value import Extra, Value, wire_names
 
-__all__ = [
-    "VERSION",
-    "decode",
-    "decode_entry",
-    "dump",
-    "encode",
-    "from_builtins",
-    "kind_of",
-    "load",
-    "to_builtins",
-]
-
 VERSION = 1
 
 _LONGEST_TEXT = 200  # characters of a decoder's error message, which may quote a hostile document

@@ -13,8 +13,6 @@ from typing import TypeAlias
 
 from .process import hold_during_fork
 
-__all__ = ["Inode", "closing_lock", "inode_of", "inodes_elsewhere", "ours"]
-
 Inode: TypeAlias = tuple[int, int]
 
 _MAX_DESCRIPTORS = 1024  # checked if the system does not list them

@@ -17,24 +17,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = [
-    "FILE_MODE",
-    "FOLDER_MODE",
-    "LockTimeout",
-    "enter",
-    "load_cache",
-    "lock",
-    "make_folder",
-    "make_private",
-    "open_folder",
-    "replace",
-    "save_cache",
-    "sync_folder",
-    "try_lock",
-    "unlock",
-    "write_new",
-]
-
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 

@@ -27,8 +27,6 @@ from typing import BinaryIO, TypeAlias, cast
 from .descriptors import Inode, closing_lock, inode_of, inodes_elsewhere, ours
 from .open_databases import close_unless_covered, covers
 
-__all__ = ["READING", "OpenHere", "close", "is_open_elsewhere", "open_file", "opened", "read_bytes", "stream"]
-
 AnyPath: TypeAlias = str | bytes | os.PathLike[str]
 
 READING = os.O_RDONLY | os.O_CLOEXEC

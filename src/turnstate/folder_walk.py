@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-__all__ = ["FileInfo", "folder_at", "listed", "walk"]
-
 MAX_DEPTH = 64
 SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"})
 """Folders that a walk does not enter."""

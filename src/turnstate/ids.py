@@ -22,30 +22,6 @@ from datetime import UTC, datetime, timedelta
 from typing import NewType
 from uuid import UUID
 
-__all__ = [
-    "JUMP",
-    "UNKNOWN_TIME",
-    "CallId",
-    "Clock",
-    "ClockWatch",
-    "MessageId",
-    "call_id",
-    "derived",
-    "derived_call_id",
-    "derived_id",
-    "is_derived",
-    "message_id",
-    "milliseconds",
-    "minted_at",
-    "monotonic_clock",
-    "named_call",
-    "now",
-    "seeded_call_id",
-    "seeded_id",
-    "utc",
-    "wall_clock",
-]
-
 MessageId = NewType("MessageId", str)
 CallId = NewType("CallId", str)
 

@@ -23,8 +23,6 @@ from msgspec.structs import astuple, force_setattr
 
 from .errors import TurnstateError
 
-__all__ = ["LONG", "decode", "encode", "exceeds", "indented"]
-
 T = TypeVar("T")
 
 LONG = 256 * 1024

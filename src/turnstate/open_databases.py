@@ -50,8 +50,6 @@ from typing import Final
 from .descriptors import Inode, closing_lock, inode_of, inodes_elsewhere, ours
 from .own_files import SIDES
 
-__all__ = ["PATIENCE", "DatabaseHold", "close_unless_covered", "covers", "dropped_locks", "hold", "no_hold"]
-
 Lock = tuple[int, int]  # the first byte and the number of bytes
 
 PATIENCE = 30.0

@@ -8,20 +8,6 @@ from __future__ import annotations
 import sys
 from typing import Literal
 
-__all__ = [
-    "APPLICATION",
-    "HEAD",
-    "MEMORY_APPLICATION",
-    "SHADOW_NAMES",
-    "SIDES",
-    "SNAPSHOT_FOLDER",
-    "TORN",
-    "Kind",
-    "kind_of",
-    "main_file",
-    "side_files",
-]
-
 APPLICATION = 0x5475726E
 """The application id in the header of a store in SQLite: "Turn"."""
 

@@ -16,8 +16,6 @@ import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
 
-__all__ = ["counted", "exact", "first_words", "harmless", "visible"]
-
 WORDS = 60
 """The default length of `first_words` in characters."""
 

@@ -25,17 +25,6 @@ from weakref import WeakSet
 
 from .errors import WrongProcess
 
-__all__ = [
-    "FORK_PATIENCE",
-    "Gate",
-    "Owner",
-    "Pausing",
-    "hold_during_fork",
-    "keep_forever",
-    "pause_before_fork",
-    "paused",
-]
-
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for statements that are running; usually they take milliseconds."""
 

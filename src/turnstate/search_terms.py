@@ -32,8 +32,6 @@ from .long_json import LONG
 from .message import Message
 from .part import TextPart
 
-__all__ = ["entry_text", "entry_words", "query", "searchable", "snippet", "words", "words_of"]
-
 SEARCHED_BYTES = 100_000
 """Only this much of an entry is searched: a dump of megabytes would bury the conversation."""
 

@@ -20,22 +20,6 @@ import msgspec
 from . import long_json
 from .errors import ForbiddenJSON, MalformedJSON, TooLarge
 
-__all__ = [
-    "MAX_BYTES",
-    "MAX_DEPTH",
-    "MAX_DIGITS",
-    "MAX_VALUE_DEPTH",
-    "check",
-    "check_text",
-    "clean",
-    "copied",
-    "is_plain",
-    "is_simple",
-    "plain",
-    "plain_document",
-    "read",
-]
-
 MAX_BYTES = 64 * 1024 * 1024
 """The size of one document: far above any provider's request limit, far below a machine's memory."""
 

@@ -22,8 +22,6 @@ from . import wire_text
 from ._version import __version__
 from .message import Message
 
-__all__ = ["TracedSpan", "captures_content", "message_texts", "started", "traced"]
-
 Attributes = Mapping[str, str | int | float | bool | list[str] | None]
 
 logging.getLogger("turnstate").addHandler(logging.NullHandler())

@@ -19,22 +19,6 @@ from msgspec.structs import force_setattr
 from . import strict_json
 from .errors import ForbiddenJSON, InvalidMessage, InvalidSetting
 
-__all__ = [
-    "COUNT",
-    "TOKENS",
-    "Extra",
-    "Value",
-    "check_kind",
-    "check_number",
-    "check_string",
-    "check_whole",
-    "refuse",
-    "settle",
-    "settle_extra",
-    "settle_object",
-    "wire_names",
-]
-
 COUNT = 2**31 - 1
 """The largest count that a setting may have."""
 

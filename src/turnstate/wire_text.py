@@ -18,17 +18,6 @@ from . import long_json
 from .message import ToolCallRequest
 from .part import FilePart, ImagePart, Part, TextPart
 
-__all__ = [
-    "SILENCE",
-    "args_text",
-    "described",
-    "json_text",
-    "notice",
-    "result_of_parts",
-    "result_parts",
-    "result_text",
-]
-
 SILENCE = "[empty]"
 """Replaces empty text where a provider requires some."""
 

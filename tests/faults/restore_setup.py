@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from turnstate.checkpoints import ShadowRepository
-from turnstate.stores.sqlite.connection import APPLICATION
+from turnstate.own_files import APPLICATION
 
 WORKER = Path(__file__).with_name("restore_process.py")
 STORE = f"SQLite format 3\0{'':\0<52}{APPLICATION.to_bytes(4, 'big').decode()}"

@@ -14,7 +14,8 @@ from thoroughness import examples
 
 from turnstate.context.digest import Digest, carrying, digest, text
 from turnstate.context.policy import Policy
-from turnstate.context.summary import Refusal, accepted, request
+from turnstate.context.summary import Refusal, accepted
+from turnstate.context.summary_prompt import request
 from turnstate.context.summary_text import filled, label, rendered
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.testing import conversations

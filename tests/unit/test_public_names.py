@@ -53,6 +53,35 @@ def test_every_module_explains_itself_and_exports_what_it_has() -> None:
         assert len(set(exported)) == len(exported), name
 
 
+def named_by_pages() -> set[str]:
+    """The modules from which README, pages, examples and the package itself import public names."""
+    root = ROOT.parents[1]
+    pages = [root / "README.md", *(root / "docs").rglob("*.md"), *(root / "docs").rglob("*.py")]
+    text = "\n".join(page.read_text() for page in pages)
+    imported = re.findall(r"^\s*(?:from|import) (turnstate[\w.]*)", text, re.MULTILINE)
+    return {*imported, *re.findall(r"^::: (\S+)", text, re.MULTILINE), *homes()}
+
+
+def homes() -> set[str]:
+    return {f"turnstate.{home}" for home in turnstate._HOMES}
+
+
+def test_modules_say_what_is_public_where_somebody_is_told_to_import_from_them() -> None:
+    named = named_by_pages()
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not hasattr(import_module(name), "__all__")] == []
+
+
+def test_no_other_module_lists_its_names() -> None:
+    """A list that nobody reads has to be kept up by everybody; packages say what they offer."""
+    facades = {
+        "turnstate.stores.redis.faults"
+    }  # the names of an optional package, with one error if it is missing
+    quiet = {*modules()} - named_by_pages() - facades
+    plain = [name for name in quiet if not hasattr(import_module(name), "__path__")]
+    assert [name for name in sorted(plain) if hasattr(import_module(name), "__all__")] == []
+
+
 def test_importing_turnstate_loads_nothing_heavy() -> None:
     code = f"import sys; from turnstate import *; print([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

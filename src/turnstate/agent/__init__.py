@@ -1,5 +1,6 @@
 """Agents: a model, tools and a session, in a loop whose every step is saved before the next begins."""
 
+from ..catalog import Prices
 from ..tools import ToolContext, ToolManager, tool
 from .agent import Agent
 from .events import (
@@ -15,7 +16,7 @@ from .events import (
     ToolStarted,
 )
 from .hooks import Hooks, Stop
-from .limits import Limits, Prices
+from .limits import Limits
 from .subagent import subagent
 
 __all__ = [

@@ -49,8 +49,6 @@ from .files import AgentFiles
 from .hooks import Hooks, Stop
 from .limits import Limits, Spending
 
-__all__ = ["Agent"]
-
 
 class Agent:
     """Runs turns of one session with one model.

@@ -10,19 +10,6 @@ from ..message import Message, ToolCallRequest, ToolCallResult
 from ..models import FinishReason, ReasoningDelta, Retried, TextDelta
 from ..value import Value
 
-__all__ = [
-    "AgentEvent",
-    "CheckpointFailed",
-    "CheckpointSaved",
-    "Compacted",
-    "EndReason",
-    "Ended",
-    "ReplySaved",
-    "RequestStarted",
-    "ToolFinished",
-    "ToolStarted",
-]
-
 EndReason = Literal["done", "refusal", "length", "rounds", "repeated", "tokens", "cost", "stopped"]
 """Why a run ended: the model is done, it refused, its reply was cut off, a limit was reached, it repeats
 itself, or a hook stopped it."""

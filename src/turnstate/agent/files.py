@@ -19,8 +19,6 @@ from ..shadow.values import shown
 from ..tools import ToolManager
 from .events import CheckpointFailed, CheckpointSaved
 
-__all__ = ["AgentFiles"]
-
 ATTEMPTS = 5
 """How often a write is tried while another task, such as a background summary, writes to the log."""
 

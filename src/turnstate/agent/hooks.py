@@ -14,8 +14,6 @@ from ..errors import TurnstateError
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..models import ModelRequest
 
-__all__ = ["Hooks", "Stop"]
-
 
 class Stop(TurnstateError):
     """A hook ends the run; its text says why."""

@@ -20,8 +20,6 @@ from ..message import ToolCallRequest, ToolCallResult
 from ..value import check_number, check_whole
 from .events import EndReason
 
-__all__ = ["Limits", "Prices", "Spending"]
-
 
 class Limits(Struct, frozen=True, kw_only=True):
     """Limits that end a run although the model would go on."""

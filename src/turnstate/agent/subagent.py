@@ -25,8 +25,6 @@ from .events import Ended
 from .hooks import Hooks
 from .limits import Limits
 
-__all__ = ["subagent"]
-
 TIMEOUT = 3_600.0
 """Seconds that a sub-agent may take."""
 

@@ -40,8 +40,6 @@ from .format import encode_line
 from .read import bundles
 from .restore import ImportResult, restore
 
-__all__ = ["Transcript", "adopt", "adopt_state", "conversation", "rows_of"]
-
 
 async def adopt(
     store: Store,

@@ -18,8 +18,6 @@ from ..stores.values import Address, BranchRow, Row, SessionRow, Span
 from .format import NOTHING, ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, ArchiveLine, Header
 from .restore import is_incomplete
 
-__all__ = ["archive", "archived"]
-
 PAGE = 200
 
 

@@ -15,21 +15,6 @@ from msgspec import Meta, Raw, Struct
 from .. import strict_json
 from ..errors import InvalidPayload, MalformedJSON, NewerFormat
 
-__all__ = [
-    "MAX_LINE_BYTES",
-    "NOTHING",
-    "VERSION",
-    "ArchiveEnd",
-    "ArchiveLine",
-    "ArchivedBranch",
-    "ArchivedEntry",
-    "ArchivedSession",
-    "Header",
-    "encode_line",
-    "read_header",
-    "read_line",
-]
-
 VERSION = 1
 
 MAX_LINE_BYTES = 1 << 30

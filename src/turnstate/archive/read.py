@@ -27,8 +27,6 @@ from .format import (
     read_line,
 )
 
-__all__ = ["Bundle", "bundles"]
-
 L = TypeVar("L", bound=ArchiveLine)
 
 

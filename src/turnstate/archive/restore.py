@@ -32,8 +32,6 @@ from ..tokens import counter as counter_named
 from .format import ArchivedBranch, ArchivedEntry, ArchivedSession
 from .read import Bundle
 
-__all__ = ["ImportResult", "is_incomplete", "restore"]
-
 BATCH = 64
 """Entries in a commit: enough to make the fsync cheap, few enough to be held in memory."""
 

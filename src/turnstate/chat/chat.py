@@ -45,8 +45,6 @@ from ..tools import CONVERSATION_TOOLS, MEMORY_TOOLS, Rule
 from .commands import run as run_command_line
 from .view import ChatView, Choice
 
-__all__ = ["Chat", "ChosenModel", "Status"]
-
 LEASE_SECONDS = 30.0
 RECENT = 30
 """Sessions that completion offers."""

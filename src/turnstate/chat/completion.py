@@ -11,8 +11,6 @@ from prompt_toolkit.document import Document
 
 from .commands import COMMANDS
 
-__all__ = ["ChatCompleter"]
-
 MAX_FILES = 50
 FILE_COMMANDS = ("/load ", "/save ", "/context add ", "/context remove ")
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-__all__ = ["Block", "MarkdownStream"]
-
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*([^`\s]*)")
 
 

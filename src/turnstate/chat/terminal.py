@@ -53,8 +53,6 @@ from .completion import ChatCompleter
 from .markdown import Block, MarkdownStream
 from .view import Choice, call_line, compaction_line, proposal_lines, result_line
 
-__all__ = ["TerminalView", "converse"]
-
 LIVE_LINES = 8
 """Lines of an unfinished block that are shown above the prompt."""
 FIRST_ROWS, MORE_ROWS, MOST_ROWS = 30, 200, 2_000

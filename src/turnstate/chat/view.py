@@ -27,19 +27,8 @@ from ..cli_kit import screen
 from ..errors import TurnstateError
 from ..message import ToolCallRequest, ToolCallResult
 from ..models import Retried, TextDelta
-from ..plain_text import first_words, harmless
+from ..plain_text import counted, first_words, harmless
 from ..tools import Answer, Question, WorkspaceFiles
-
-__all__ = [
-    "ChatView",
-    "Choice",
-    "JsonView",
-    "PlainView",
-    "call_line",
-    "compaction_line",
-    "proposal_lines",
-    "result_line",
-]
 
 MAX_ARGUMENT_CHARS = 60
 MAX_COMPARED_LINES = 4_000
@@ -183,7 +172,7 @@ def result_line(result: ToolCallResult) -> str:
 def compaction_line(event: Compacted) -> str:
     """Return the outcome of a compaction as one line."""
     done = event.outcome
-    replaced = screen.counted(done.messages, "message")
+    replaced = counted(done.messages, "message")
     return f"{replaced} replaced by a summary: {done.tokens_before:,} → {done.tokens_after:,} tokens"
 
 

@@ -14,19 +14,7 @@ from datetime import datetime
 
 from msgspec import Struct, structs
 
-from ..entry import START, Checkpoint
-
-__all__ = [
-    "ASIDE",
-    "INTERRUPTED",
-    "IN_PROGRESS",
-    "START",
-    "CheckpointTurn",
-    "Numbers",
-    "description",
-    "numbers",
-    "turns",
-]
+from ..entry import Checkpoint
 
 ASIDE = "tangent"
 """The label of the checkpoint at the start of a tangent; it has no number."""

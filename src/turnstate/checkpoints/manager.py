@@ -57,8 +57,6 @@ from .transaction import (
     read,
 )
 
-__all__ = ["CheckpointManager", "Recovered", "RestoreResult", "verify"]
-
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 

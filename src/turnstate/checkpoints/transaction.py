@@ -36,24 +36,6 @@ from ..shadow.repository import ShadowRepository
 from ..shadow.restore import NAME as JOURNAL
 from ..shadow.values import RestoredFiles
 
-__all__ = [
-    "Bring",
-    "Intent",
-    "LeaveTangent",
-    "Operation",
-    "Recovered",
-    "RestoreOperation",
-    "RestoreResult",
-    "RestoreTransaction",
-    "Undo",
-    "forget",
-    "locked",
-    "new_tag",
-    "newest_restore",
-    "read",
-    "write",
-]
-
 Bring = Literal["nothing", "tail", "summary"]
 NAME = "intent.json"
 LOCK = "intent.lock"

@@ -17,11 +17,10 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class, shell_complete
 
 from ..cli_kit import screen
+from ..config.table import default_store
 from . import COMPLETION
 from .settings import STORE_VARIABLE, setting
-from .store import DEFAULT_TENANT, default_store, managed
-
-__all__ = ["SHELLS", "answer", "script", "session_argument", "session_names"]
+from .store import DEFAULT_TENANT, managed
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

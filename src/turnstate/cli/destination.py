@@ -19,8 +19,6 @@ from ..cli_kit import screen
 from ..errors import InputError
 from ..open_databases import covers
 
-__all__ = ["opened"]
-
 Write = Callable[[str], None]
 
 

@@ -18,20 +18,6 @@ from .source import SourceDocument, opened
 if TYPE_CHECKING:
     from ..formats.port import Format
 
-__all__ = [
-    "Conversation",
-    "Walk",
-    "annotated",
-    "annotations_of",
-    "clashes",
-    "compact",
-    "indented",
-    "payload_of",
-    "size",
-    "unlabeled",
-    "walk",
-]
-
 MAX_LABEL_CHARS = 80
 STDIN_PATH = "-"
 DEFAULT = "openai-chat"

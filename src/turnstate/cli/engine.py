@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..config.table import SETTINGS
+from ..config.table import FILE, SETTINGS
 from ..home import Home
-from .settings import FILE, setting
+from .settings import setting
 
 if TYPE_CHECKING:
     from ..memory.port import MemoryEngine
-
-__all__ = ["ENGINE_VARIABLE", "engine_name", "engine_option", "existing_engine", "opened_engine"]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import click
 
-__all__ = ["LazyCommand", "LazyGroup"]
-
 PACKAGE = "turnstate.cli.commands"
 
 

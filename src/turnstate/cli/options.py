@@ -7,25 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..config.source import suggestion
 from ..errors import UnknownName
-from .settings import suggestion
 
 if TYPE_CHECKING:
     from ..formats.port import Format
-
-__all__ = [
-    "EPILOG",
-    "EXIT_CODES",
-    "files",
-    "format_option",
-    "input_format",
-    "json_option",
-    "keep_going",
-    "named_format",
-    "output_options",
-    "quiet_option",
-    "yes_option",
-]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

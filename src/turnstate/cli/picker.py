@@ -20,8 +20,6 @@ from ..plain_text import first_words
 from ..session import SessionManager
 from ..stores.values import Filter, SessionRow
 
-__all__ = ["NAMING", "can_pick", "chosen", "matching"]
-
 SHOWN = 15
 COLUMNS = ("", "id", "active", "entries", "title", "last words")
 LAST = 3  # messages that are searched for the last words: tool results have none

@@ -8,10 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from ..config.settings import Settings
-from ..config.source import suggestion
 from ..config.table import FILE, SETTINGS
-
-__all__ = ["FILE", "MODEL_VARIABLE", "STORE_VARIABLE", "model_option", "setting", "suggestion"]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

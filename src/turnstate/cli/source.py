@@ -21,14 +21,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from .. import folder_gate, strict_json
 from ..cli_kit import screen
+from ..config.source import suggestion
 from ..errors import InputError, MalformedJSON, TooLarge
 from ..strict_json import MAX_BYTES
-from .settings import suggestion
 
 if TYPE_CHECKING:
     from ..message import Message
-
-__all__ = ["InputSource", "Line", "SourceDocument", "file_opened", "lines", "opened", "readable", "source"]
 
 STDIN = "stdin"
 LINE_SUFFIXES = (".jsonl", ".ndjson")

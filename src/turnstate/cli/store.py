@@ -15,28 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..config.effects import file_of, shown_url
-from ..config.table import default_store
+from ..config.table import FILE, default_store
 from ..errors import NewerFormat, StoreUnavailable
-from .settings import FILE, STORE_VARIABLE, setting
+from .settings import STORE_VARIABLE, setting
 
 if TYPE_CHECKING:
     from ..session import SessionManager
     from ..stores.port import Store
-
-__all__ = [
-    "DEFAULT_TENANT",
-    "EXIT_CODES",
-    "default_store",
-    "existing",
-    "file_of",
-    "managed",
-    "opened",
-    "shown_url",
-    "store_flags",
-    "store_option",
-    "tenant_option",
-    "user_option",
-]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

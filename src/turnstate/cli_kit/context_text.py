@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from .. import catalog
 from ..entry import Usage
-from ..plain_text import first_words
+from ..plain_text import counted, first_words
 from ..report import ContextReport
 from ..report.context import CATEGORIES
 from . import screen
 from .screen import styled, table
-
-__all__ = ["bar", "context_lines", "cost_text"]
 
 BAR = 60
 """Cells of the bar."""
@@ -47,7 +45,7 @@ def context_lines(report: ContextReport) -> Iterator[str]:
     """Yield the lines of a report, safe to print."""
     title = f" “{report.title}”" if report.title else ""
     yield styled(screen.escaped(f"session {report.session}{title}"), bold=True)
-    used = f"{screen.counted(report.tokens, 'token')} in {screen.counted(report.messages, 'message')}"
+    used = f"{counted(report.tokens, 'token')} in {counted(report.messages, 'message')}"
     if report.limit is None:
         yield f"{used} · no budget is known; pass --budget N · {report.counter}"
     else:
@@ -100,11 +98,11 @@ def _left_out(report: ContextReport) -> Iterator[str]:
     if report.left_out:
         words = f": “{first_words(report.summary)}”" if report.summary else ""
         place = "a summary replaces them" if report.summary else "nothing replaces them"
-        yield screen.escaped(f"{screen.counted(report.left_out, 'message')} left out; {place}{words}")
+        yield screen.escaped(f"{counted(report.left_out, 'message')} left out; {place}{words}")
     for what, ids in (("hidden behind one line", report.hidden), ("reduced to its two ends", report.reduced)):
         if ids:
             shown = ", ".join(ids[:SHOWN_IDS]) + (", …" if len(ids) > SHOWN_IDS else "")
-            yield screen.escaped(f"{screen.counted(len(ids), 'tool message')} {what}: {shown}")
+            yield screen.escaped(f"{counted(len(ids), 'tool message')} {what}: {shown}")
     for repair in report.repairs[:SHOWN_IDS]:
         yield screen.escaped(f"repaired: {repair}")
     for event in report.due:
@@ -154,7 +152,7 @@ def cost_text(usages: Sequence[Usage]) -> str:
     else:
         how = " as reported" if all(one.is_reported for one in known) else " by your own prices"
     missing = len(costs) - len(known)
-    without = f" and {screen.counted(missing, 'request')} without a known price" if missing else ""
+    without = f" and {counted(missing, 'request')} without a known price" if missing else ""
     return f"cost ${sum(one.amount for one in known):.4f}{how}{without}"
 
 

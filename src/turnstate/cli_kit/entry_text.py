@@ -11,11 +11,9 @@ from .. import wire_text
 from ..context.reduction import output_id, output_texts
 from ..entry import Entry
 from ..message import Message, ToolCallResult
+from ..plain_text import counted, harmless
 from ..report.entry_lines import described
-from . import screen
-from .screen import harmless, styled
-
-__all__ = ["entry_text"]
+from .screen import styled
 
 MAX_LINES = 12
 MAX_CHARS = 2_000
@@ -58,4 +56,4 @@ def _short(text: str, id: str) -> str:
     shown = "\n".join(lines[:MAX_LINES])[:MAX_CHARS]
     if shown == text:
         return text
-    return f"{shown}\n… of {screen.counted(len(lines), 'line')}: turnstate show {id}"
+    return f"{shown}\n… of {counted(len(lines), 'line')}: turnstate show {id}"

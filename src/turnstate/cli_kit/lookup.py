@@ -20,20 +20,6 @@ from ..home import Home
 from ..session import SessionManager
 from ..stores.values import Address, Filter, Order, Row, SessionRow
 
-__all__ = [
-    "ADVICE",
-    "FIRST_STEPS",
-    "LAST",
-    "EntryPlace",
-    "entry",
-    "exact",
-    "newest_in",
-    "precise",
-    "session",
-    "session_or_entry",
-    "walk",
-]
-
 PAGE = 500
 MAX_SHOWN = 5
 LAST = "last"

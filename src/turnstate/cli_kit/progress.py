@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 from . import screen
 
-__all__ = ["Step", "metered", "shown", "waiting"]
-
 Advance = Callable[[int], None]
 """Takes the number of bytes of the conversation that was just finished."""
 

@@ -22,26 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import click
 
 from ..errors import TurnstateError
-from ..plain_text import counted, harmless, visible
-
-__all__ = [
-    "abandon",
-    "can_ask",
-    "confirmed",
-    "counted",
-    "display",
-    "escaped",
-    "flush",
-    "harmless",
-    "located",
-    "on_terminal",
-    "paged",
-    "say",
-    "show",
-    "show_warnings",
-    "styled",
-    "table",
-]
+from ..plain_text import visible
 
 MAX_MESSAGE_CHARS = 1_000
 """Length limit of a line on stderr: some ids and names in the wild are megabytes long."""

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["ago", "iso", "time_option"]
-
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}

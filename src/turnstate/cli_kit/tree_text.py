@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..plain_text import counted
 from ..report import Mark, Tree, TreeBranch
 from . import screen
 from .screen import styled
 from .times import iso
-
-__all__ = ["tree_lines"]
 
 
 def tree_lines(tree: Tree) -> Iterator[str]:
@@ -17,7 +16,7 @@ def tree_lines(tree: Tree) -> Iterator[str]:
     title = f" “{tree.title}”" if tree.title else ""
     yield styled(screen.escaped(f"session {tree.session}{title}"), bold=True)
     branches = "1 branch" if len(tree.branches) == 1 else f"{len(tree.branches):,} branches"
-    messages = screen.counted(tree.messages, "message")
+    messages = counted(tree.messages, "message")
     yield f"{branches} · {messages} · head at {tree.seq:,} of branch {tree.branch}"
     width = len(f"{max((branch.last for branch in tree.branches), default=0):,}")
     for root in tree.children(None):
@@ -46,7 +45,7 @@ def _branch_line(tree: Tree, branch: TreeBranch) -> str:
     own = branch.name if branch.name and branch.operation == "fork" else ""
     details = [
         f"{how} {own}".rstrip(),
-        screen.counted(branch.messages, "message"),
+        counted(branch.messages, "message"),
         (branch.first_at or iso(branch.created))[:16].replace("T", " "),
         f"“{branch.first_words}”" if branch.first_words else "",
     ]

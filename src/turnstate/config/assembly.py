@@ -50,16 +50,6 @@ from .settings import Settings
 from .source import suggestion
 from .table import KEY_VARIABLES
 
-__all__ = [
-    "BUILT_IN_AGENT",
-    "Equipment",
-    "check_installed",
-    "chosen_agent",
-    "connect",
-    "equipped",
-    "load_agent",
-]
-
 BUILT_IN_AGENT = AgentProfile(name="default", description="All tools, and no instructions of its own.")
 """The agent that is used if none is named and the settings name none either."""
 

@@ -25,8 +25,6 @@ from ..models.endpoint import OPENAI_URL
 from ..session import Session
 from .trust import canonical
 
-__all__ = ["META", "Binding", "bind", "bound"]
-
 META = "turnstate"
 """The key of the binding in a session's metadata."""
 

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["effects", "file_of", "shown_url"]
-
 _SECRET = re.compile("pass|key|secret|token|auth", re.IGNORECASE).search
 """Finds names of settings in a URL whose values are not shown."""
 

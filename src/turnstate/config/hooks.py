@@ -29,8 +29,6 @@ from ..models import ModelRequest
 from ..tools.command import run_program
 from .profile import HookCommand, HookCommands
 
-__all__ = ["HookFailed", "command_hooks"]
-
 _SHOWN = 300
 
 

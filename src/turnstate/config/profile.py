@@ -35,26 +35,6 @@ from ..value import TOKENS, check_number, check_whole
 from .source import ConfigFile, Place, checked, read, read_folder, suggestion
 from .trust import NotTrusted, Trust
 
-__all__ = [
-    "AGENTS_FOLDER",
-    "AgentProfile",
-    "AgentState",
-    "CommandSettings",
-    "HookCommand",
-    "HookCommands",
-    "OwnModel",
-    "Sizes",
-    "agent_file",
-    "agent_files",
-    "agents",
-    "check_table",
-    "load_profile",
-    "own_models",
-    "profile_of",
-    "rules",
-    "servers",
-]
-
 AGENTS_FOLDER = ".turnstate", "agents"
 """The agents' folder in a workspace; in ``TURNSTATE_HOME`` it is ``agents``."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ..tools import McpServer, Rule
     from .profile import CommandSettings, HookCommands, Sizes
 
-__all__ = ["Given", "Origin", "Settings"]
-
 T = TypeVar("T")
 
 

@@ -28,8 +28,6 @@ from .. import files, folder_gate
 from ..errors import InputError
 from ..home import check_own
 
-__all__ = ["MAX_BYTES", "ConfigFile", "Place", "checked", "read", "read_folder", "suggestion"]
-
 MAX_BYTES = 262_144
 """Maximum size of a file; the longest prompts that people write have a tenth of it."""
 

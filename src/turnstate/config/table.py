@@ -16,19 +16,6 @@ from ..errors import InputError
 from ..home import Home
 from .source import ConfigFile, suggestion
 
-__all__ = [
-    "FILE",
-    "FREE",
-    "KEY_VARIABLES",
-    "SETTINGS",
-    "TABLES",
-    "Setting",
-    "asks",
-    "default_store",
-    "needs_approval",
-    "settings_document",
-]
-
 FILE = "turnstate.toml"
 
 KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}

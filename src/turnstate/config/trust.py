@@ -17,8 +17,6 @@ from pathlib import Path
 from ..errors import InputError
 from ..home import Home, HomeDocument
 
-__all__ = ["NotTrusted", "Trust", "canonical"]
-
 
 class NotTrusted(InputError):
     """A file of the workspace asks for something that the user has not approved."""

@@ -20,16 +20,6 @@ from ..ids import CallId, named_call
 from ..message import Message, ToolCallRequest, ToolCallResult
 from .turns import note, synthetic
 
-__all__ = [
-    "KnownCalls",
-    "PathCalls",
-    "answered",
-    "appended",
-    "fresh",
-    "is_shown_as",
-    "unknown_calls",
-]
-
 
 class PathCalls(Protocol):
     """The known part of a path: its calls, their real results, and the newest batch of calls."""

@@ -20,8 +20,6 @@ from .policy import Policy
 from .tally import Tally
 from .view import View, pinned
 
-__all__ = ["Plan", "Room", "hiding", "plan"]
-
 WORTH_HIDING = 50
 """The fewest tokens that hiding an output must save: the line that replaces it has to be read, too."""
 

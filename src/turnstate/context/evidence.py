@@ -20,19 +20,6 @@ from ..message import Message, ToolCallRequest, ToolCallResult
 from ..part import TextPart
 from .summary_text import line
 
-__all__ = [
-    "EARLIER",
-    "Evidence",
-    "Spoken",
-    "decisions",
-    "ids",
-    "is_note",
-    "open_tasks",
-    "paths",
-    "reason",
-    "topic",
-]
-
 TOPIC_CHARS = 200  # a long sentence or two; what follows is mostly details
 WHY_CHARS = 100  # the line of an error that names the cause
 PATH_CHARS = 160  # longer values under these keys are contents, not names

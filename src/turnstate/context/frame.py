@@ -25,8 +25,6 @@ from ..tokens.counter import Counter
 from . import text as lines
 from .text import exceeds, widest
 
-__all__ = ["BARE", "Frames", "bare", "framed"]
-
 BARE = 64
 """The most characters of a bare frame (without its note), for any length of up to 17 digits."""
 

@@ -23,8 +23,6 @@ from ..toolspec import ToolSpec
 from ..value import Value, check_string, refuse
 from .summary_text import TEMPLATES, bare, label
 
-__all__ = ["OPENER", "Category", "Head", "Preface", "check_tools", "incoming"]
-
 Category = Literal["system", "bootstrap", "context", "memory", "tools", "summary", "immediate", "short_term"]
 
 

@@ -32,8 +32,6 @@ from .tally import Shown, Tally
 from .view import View, folded, in_force, masks_on, named_scale, scale, serving, since_cut
 from .window import Lead, Window, WindowReport, usage
 
-__all__ = ["LiveWindow", "check", "check_fit", "known_counts"]
-
 MOST_LANES = 4
 """The number of scales with a tally, and of cuts with a last window: two alternating models, and two more."""
 

@@ -26,8 +26,6 @@ from .snapshot import ContextSnapshot, snapshot
 from .tally import Tally
 from .window import Tiers, Window, tiers
 
-__all__ = ["StateManager"]
-
 T = TypeVar("T")
 
 

@@ -16,8 +16,6 @@ from .. import codec, strict_json, wire_text
 from ..errors import InvalidPayload, NewerFormat
 from ..message import Message
 
-__all__ = ["ContextSnapshot", "snapshot"]
-
 VERSION: Literal["1.0"] = "1.0"
 
 _VERSION = re.compile(r"[0-9]+\.[0-9]+")

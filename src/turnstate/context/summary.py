@@ -27,20 +27,8 @@ from ..tokens.cost import MESSAGE_FRAME
 from ..value import Value
 from .digest import Digest, facts
 from .policy import Policy
-from .summary_prompt import SummaryRequest, request
+from .summary_prompt import SummaryRequest
 from .summary_text import bare, filled, visible
-
-__all__ = [
-    "Failures",
-    "Reason",
-    "Refusal",
-    "SummaryRequest",
-    "accepted",
-    "facts_of",
-    "request",
-    "text_cap",
-    "with_facts",
-]
 
 # Acceptance: whether a model's text may replace the messages that were cut.
 

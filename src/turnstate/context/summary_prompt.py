@@ -19,8 +19,6 @@ from ..part import ReasoningPart
 from ..value import Value
 from .summary_text import line, visible, word
 
-__all__ = ["MOST_CHARS", "SECTIONS", "SummaryRequest", "excerpt", "request", "shortened"]
-
 # An excerpt: messages as plain text for a model to read, in bounded space.
 
 

@@ -19,25 +19,6 @@ from ..message import Message
 from ..tokens import Counter, message_cost
 from ..tokens.cost import ExactCounter
 
-__all__ = [
-    "LANGUAGES",
-    "SLOT",
-    "TEMPLATES",
-    "WORDINGS",
-    "Language",
-    "Wording",
-    "bare",
-    "cut",
-    "filled",
-    "label",
-    "line",
-    "quoted",
-    "rendered",
-    "shown_summary",
-    "visible",
-    "word",
-]
-
 # The wording of digests in each language that a policy may ask for.
 
 

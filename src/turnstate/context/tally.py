@@ -30,8 +30,6 @@ from .policy import OutputLimits
 from .reduction import Handle, masked, output_id, output_tokens, reduced, share, shortened
 from .turns import Structure, note
 
-__all__ = ["Ledger", "Places", "Tally"]
-
 # The ledger: running totals that grow at both ends.
 
 

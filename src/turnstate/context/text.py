@@ -19,17 +19,6 @@ from ..errors import InputError
 from ..tokens.counter import Counter
 from ..tokens.pieces import pieces
 
-__all__ = [
-    "LONGEST_TOKEN",
-    "count",
-    "ends",
-    "exceeds",
-    "full_range",
-    "starts",
-    "tokens",
-    "widest",
-]
-
 _STEP = 1_000_000  # characters
 _ENDS = "\n\r\u2028\u2029"
 

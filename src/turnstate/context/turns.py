@@ -26,8 +26,6 @@ from ..formats import continues, refers, unfolded
 from ..ids import CallId, MessageId, derived
 from ..message import Message, ToolCallRequest, ToolCallResult
 
-__all__ = ["Repair", "Round", "Structure", "elsewhere", "note", "synthetic"]
-
 
 class Repair(msgspec.Struct, frozen=True):
     """Something that was repaired: the message or call concerned, and what was done."""

@@ -32,21 +32,6 @@ from .policy import Policy, step
 from .summary import with_facts
 from .tally import Tally
 
-__all__ = [
-    "View",
-    "beside",
-    "floor_of",
-    "folded",
-    "in_force",
-    "kept_place",
-    "masks_on",
-    "named_scale",
-    "pinned",
-    "scale",
-    "serving",
-    "since_cut",
-]
-
 MOST_CUTS = 8
 """The most cuts besides the floor: enough for 2,000 to 128,000 tokens, each two thirds above the last."""
 

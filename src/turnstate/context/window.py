@@ -27,18 +27,6 @@ from .tally import Shown, Tally
 from .turns import Repair, elsewhere
 from .view import View
 
-__all__ = [
-    "GroupReport",
-    "Lead",
-    "PendingCut",
-    "Tiers",
-    "Window",
-    "WindowReport",
-    "tiers",
-    "usage",
-]
-
-
 # The report: what is in a window and what is not, and why.
 
 

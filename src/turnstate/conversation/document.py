@@ -27,8 +27,6 @@ from .line_tracker import tracker_to_json
 from .state import ConversationState
 from .timeline import Timeline
 
-__all__ = ["VERSION", "fields", "from_json", "to_json"]
-
 VERSION = 1
 
 MAIN = "main_"

@@ -15,8 +15,6 @@ from ..ids import wall_clock
 from ..sticky import Workspace
 from ..toolspec import ToolSpec
 
-__all__ = ["Agents", "Checkpoints", "Os", "System", "ToolSource"]
-
 
 class Agents(Protocol):
     """The active agent: its name, its system prompt, and its sticky files."""

@@ -11,14 +11,6 @@ from ..message import Message, ToolCallResult
 from ..part import ImagePart
 from ..value import Value
 
-__all__ = [
-    "MAX_TRANSCRIPT_LEN",
-    "CheckpointState",
-    "HistoryEntry",
-    "RequestMetadata",
-    "UserMessage",
-]
-
 RequestMetadata = Usage
 """Metadata of a request: what the provider reported, and details such as its id and its times."""
 

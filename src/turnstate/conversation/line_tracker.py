@@ -15,16 +15,6 @@ import msgspec
 from ..errors import InvalidPayload
 from ..value import Value
 
-__all__ = [
-    "FileLineTracker",
-    "LineChange",
-    "Who",
-    "churn",
-    "line_count",
-    "tracker_from_json",
-    "tracker_to_json",
-]
-
 LONGEST_HISTORY = 20
 """How many of a file's newest changes are remembered; the log has the older ones."""
 

@@ -31,20 +31,6 @@ from .line_tracker import FileLineTracker, tracker_from_json, tracker_to_json
 from .timeline import Timeline
 from .tools import ToolOrigin, Tools
 
-__all__ = [
-    "DEFAULTS",
-    "ConversationHead",
-    "fields_of",
-    "is_stored",
-    "model_from_json",
-    "model_to_json",
-    "model_under",
-    "restore",
-    "tools_from_json",
-    "tools_to_json",
-    "without_known_model",
-]
-
 DEFAULTS: dict[str, Any] = {"tools": {}, "mcp_enabled": True}
 
 

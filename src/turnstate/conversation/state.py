@@ -47,8 +47,6 @@ from .settings import is_stored
 from .tangents import Tangents
 from .tools import BUILTIN, ToolOrigin, repaired, specs
 
-__all__ = ["ConversationState"]
-
 DEFAULT_BUDGET = Budget(200_000, output=4_096, capped=False)
 """The budget of a conversation without a model."""
 

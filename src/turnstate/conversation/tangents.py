@@ -28,8 +28,6 @@ from .history import MAX_TRANSCRIPT_LEN, HistoryEntry, RequestMetadata, UserMess
 from .settings import ConversationHead
 from .timeline import Timeline
 
-__all__ = ["ConversationCheckpoint", "KeptTangent", "Tangents", "tail"]
-
 
 def tail(timeline: Timeline, back_to: Timeline) -> list[Message | Answer]:
     """Return the last exchange as new, self-contained messages that name their origins.

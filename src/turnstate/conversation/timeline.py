@@ -41,8 +41,6 @@ from ..message import Message, ToolCallRequest
 from .history import HistoryEntry, UserMessage
 from .line_tracker import FileLineTracker, tracker_from_json
 
-__all__ = ["Clearing", "Moment", "Recalled", "Timeline"]
-
 
 class Clearing(Struct, frozen=True):
     """What a clearing hid: a part of the history, and the pending messages."""

@@ -16,15 +16,6 @@ from msgspec import Struct
 from ..message import Message, ToolCallRequest
 from ..toolspec import ToolSpec
 
-__all__ = [
-    "BUILTIN",
-    "PLACEHOLDER",
-    "ToolOrigin",
-    "Tools",
-    "repaired",
-    "specs",
-]
-
 PLACEHOLDER = "dummy"
 """The name under which a call is shown whose tool no longer exists."""
 

@@ -25,19 +25,6 @@ from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..session import Session, SessionManager
 
-__all__ = [
-    "BUDGET",
-    "LOG_JOB",
-    "LOG_LINES",
-    "SESSION",
-    "SYSTEM",
-    "fingerprint",
-    "main",
-    "messages",
-    "output",
-    "source",
-]
-
 SESSION = "nightly-jobs"
 SYSTEM = "You look after the nightly jobs. Read before you write, and say what you changed."
 BUDGET = Budget(17_000, output=1_000)

@@ -14,11 +14,9 @@ from pathlib import Path
 from textwrap import wrap
 
 from .. import formats
-from ..cli_kit import screen
+from ..plain_text import counted
 from . import screen as demo_screen
 from .screen import COLUMNS
-
-__all__ = ["Run", "play"]
 
 Run = Callable[[Sequence[str]], int]
 """Runs one command line and returns its exit code."""
@@ -102,7 +100,7 @@ def _shortened(lines: list[str], landmark: str, below: int) -> list[str]:
     start = max(0, seen - ABOVE)
     kept = lines[start : seen + below + 1]
     narrow = [part for line in kept for part in (_wrapped([line]) if landmark in line else _cut(line))]
-    before, after = (screen.counted(n, "line") for n in (start, len(lines) - start - len(kept)))
+    before, after = (counted(n, "line") for n in (start, len(lines) - start - len(kept)))
     return [f"… {before}", *narrow, f"… {after}"]
 
 

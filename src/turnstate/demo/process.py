@@ -14,8 +14,6 @@ import msgspec
 
 from . import screen
 
-__all__ = ["AgentRun", "run_agent"]
-
 AGENT = "turnstate.demo.agent"
 EVERY = 20  # jobs between two bars that remain on the screen in any case
 MARGIN = 9

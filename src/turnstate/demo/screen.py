@@ -17,21 +17,6 @@ import click
 
 from ..cli_kit import screen
 
-__all__ = [
-    "COLUMNS",
-    "Claims",
-    "bar",
-    "clear",
-    "heading",
-    "line",
-    "moving",
-    "note",
-    "quiet",
-    "silence",
-    "strong",
-    "ticked",
-]
-
 COLUMNS = 80
 INDENT = "  "
 BAR = 24

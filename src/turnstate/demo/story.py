@@ -33,17 +33,6 @@ from .agent import BUDGET, LOG_JOB, LOG_LINES, SESSION, fingerprint
 from .process import AgentRun, run_agent
 from .screen import Claims
 
-__all__ = [
-    "SHORT",
-    "WHOLE",
-    "Length",
-    "play",
-    "play_checkpoint",
-    "play_compaction",
-    "play_memory",
-    "play_tangent",
-]
-
 
 class Length(NamedTuple):
     """How many jobs the agent works on: until it pauses, until it is killed, and in total."""

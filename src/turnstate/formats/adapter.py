@@ -32,8 +32,6 @@ from .rules.fields import Fields, stripped
 from .rules.report import Report
 from .scope import Piece, Scope, Slot
 
-__all__ = ["UNKNOWN_TOOL", "Adapter"]
-
 T = TypeVar("T")
 
 UNKNOWN_TOOL = "unknown"

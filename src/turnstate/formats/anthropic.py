@@ -31,8 +31,6 @@ from .schemas import function_schemas, read_function_schemas
 from .scope import Piece, Scope, Slot
 from .turns import are_of_two_roles, in_turns, is_placed, merged, result_runs, with_notices
 
-__all__ = ["Anthropic"]
-
 MAX_TOKENS = 20_000
 """The most that a request asks for if nobody says how much: every request must set `max_tokens`.
 

@@ -31,8 +31,6 @@ from .schemas import minimal_specs, read_spec
 from .scope import Piece, Scope, Slot
 from .turns import are_of_two_roles, in_turns, is_placed, merged, result_runs, with_notices
 
-__all__ = ["Bedrock"]
-
 _BYTES = ("bytes", "redactedContent")
 _JSON = {"input", "json"}  # the values of tools, which may use any key
 _NAME_OF_DOCUMENT = re.compile(r"[^a-zA-Z0-9()\[\]-]+")

@@ -15,19 +15,6 @@ from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, Native, Part, TextPart
 from .pairing import Answers, core_id
 
-__all__ = [
-    "Call",
-    "Document",
-    "Draft",
-    "Result",
-    "Settling",
-    "call",
-    "expect",
-    "result_of_blocks",
-    "text_or_none",
-    "written",
-]
-
 
 class Call(NamedTuple):
     """A call as read from a document."""

@@ -20,8 +20,6 @@ from msgspec import UNSET
 
 from ..part import Edit
 
-__all__ = ["apply", "difference", "put", "value_at"]
-
 _Path = tuple[str | int, ...]
 
 _encoded = msgspec.json.Encoder().encode

@@ -28,8 +28,6 @@ from ..part import FilePart, ImagePart, Part, ReasoningPart
 from . import media
 from .pairing import gathered, wire_name
 
-__all__ = ["same", "says_something"]
-
 _WITHOUT_ERRORS = ("openai-chat", "openai-responses")
 
 _Atom = tuple[Any, ...]

@@ -26,8 +26,6 @@ from .edits import difference, put, value_at
 from .replies.reply import Collector, ReceivedMessage, ResponseContent, ResponseStream, collected, plain
 from .rules.fields import departures
 
-__all__ = ["Exchange"]
-
 
 class Exchange(Adapter):
     """A format that can build requests to its provider and read the replies."""

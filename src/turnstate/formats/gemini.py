@@ -34,8 +34,6 @@ from .schemas import function_schemas, read_declaration
 from .scope import Piece, Scope, Slot
 from .turns import in_turns, merged
 
-__all__ = ["Gemini"]
-
 SKIP_SIGNATURE = "skip_thought_signature_validator"
 """The signature that the provider documents for calls that its own models did not make."""
 

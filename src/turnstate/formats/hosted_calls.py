@@ -17,8 +17,6 @@ from . import draft
 from .draft import Call, Result
 from .pairing import wire_name
 
-__all__ = ["HOSTED", "Halves", "folded", "half_kind", "halves", "holds_result", "write_call", "write_result"]
-
 Item = dict[str, Any]
 
 

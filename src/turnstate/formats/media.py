@@ -8,21 +8,6 @@ import re
 
 from ..part import FilePart, ImagePart
 
-__all__ = [
-    "UNTYPED",
-    "as_text",
-    "by_type",
-    "data_url",
-    "decoded",
-    "encoded",
-    "extension",
-    "from_data_url",
-    "image",
-    "is_web",
-    "media_type",
-    "type_of_url",
-]
-
 UNTYPED = "application/octet-stream"
 """The media type of bytes of unknown type."""
 

@@ -29,8 +29,6 @@ from .draft import Call, Result, result_of_blocks, text_or_none
 from .rules.openai_responses import KINDS, id_of_call, id_of_output
 from .scope import Scope
 
-__all__ = ["in_words", "read_call", "read_output", "write_call", "write_output"]
-
 Item = dict[str, Any]
 Output = Callable[[Any], Any]
 """Writes a result as the text or the parts of an output."""

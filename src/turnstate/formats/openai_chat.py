@@ -28,8 +28,6 @@ from .rules import openai_chat as rules
 from .schemas import function_schemas, read_function_schemas
 from .scope import Piece, Scope, Slot
 
-__all__ = ["OpenAIChat"]
-
 _AUDIO = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 
 

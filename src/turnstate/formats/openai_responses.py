@@ -37,8 +37,6 @@ from .rules.report import objects
 from .schemas import function_schemas, read_function_schemas
 from .scope import Piece, Scope, Slot
 
-__all__ = ["FORMAT", "STORED", "OpenAIResponses", "drafts"]
-
 # Items are read into drafts: the assistant's in runs, all others one by one.
 
 

@@ -18,8 +18,6 @@ from functools import lru_cache
 from ..ids import CallId, derived_call_id, named_call
 from ..message import Message, ToolCallRequest, ToolCallResult
 
-__all__ = ["LONGEST_NAME", "Answers", "core_id", "gathered", "is_native", "wire_ids", "wire_name"]
-
 LONGEST_NAME = 64
 """The longest tool name that every provider accepts."""
 

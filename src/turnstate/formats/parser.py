@@ -33,8 +33,6 @@ from .scope import Scope
 if TYPE_CHECKING:
     from .adapter import Adapter
 
-__all__ = ["Parser", "leading"]
-
 _Named = tuple[tuple[str | None, str | None], ...]
 
 

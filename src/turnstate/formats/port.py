@@ -23,8 +23,6 @@ from .replies.reply import Collector, ReceivedMessage
 if TYPE_CHECKING:
     from .parser import Parser
 
-__all__ = ["Format", "Omission", "Rendering", "Violation"]
-
 
 class Violation(Struct, frozen=True):
     """A reason for the provider to answer 400: the rule, the index of the message, the id in question."""

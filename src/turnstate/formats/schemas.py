@@ -11,8 +11,6 @@ from ..errors import InputError
 from ..message import Message
 from ..toolspec import EMPTY_SCHEMA, ToolSpec
 
-__all__ = ["function_schemas", "minimal_specs", "read_declaration", "read_function_schemas", "read_spec"]
-
 
 def function_schemas(tools: Iterable[ToolSpec], *, schema_key: str = "parameters") -> list[dict[str, Any]]:
     """Write definitions as objects with name, description and schema."""

@@ -13,8 +13,6 @@ from . import media
 from .pairing import wire_name
 from .port import Omission
 
-__all__ = ["Piece", "Scope", "Slot"]
-
 
 class Piece(NamedTuple):
     """What a message contributes to a document.

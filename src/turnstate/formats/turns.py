@@ -10,8 +10,6 @@ from ..message import Role
 from .draft import Draft
 from .scope import Piece
 
-__all__ = ["are_of_two_roles", "in_turns", "is_placed", "merged", "result_runs", "with_notices"]
-
 _Blocks = Callable[[Any], list[Any]]
 _IsOne = Callable[[dict[str, Any]], bool]
 _Apart = Callable[[Piece, Piece], bool]

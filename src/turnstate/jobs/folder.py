@@ -18,8 +18,6 @@ from ..folder_walk import FileInfo, folder_at, listed, walk
 from ..own_files import HEAD, SHADOW_NAMES, SNAPSHOT_FOLDER, kind_of, main_file
 from .worker import Refused
 
-__all__ = ["MAX_HITS", "MAX_LISTED", "list_files", "search_files"]
-
 MAX_LISTED = 2_000
 MAX_HITS = 200
 MAX_LINE = 400

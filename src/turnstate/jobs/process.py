@@ -31,8 +31,6 @@ from typing import Any, NamedTuple
 from ..errors import InputError, TurnstateError
 from .worker import HEADER, packed
 
-__all__ = ["JobFailed", "JobResult", "run", "run_blocking"]
-
 PARALLEL = 4
 """Jobs of event loops that run at the same time; the next ones wait for a worker."""
 

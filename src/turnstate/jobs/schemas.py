@@ -13,8 +13,6 @@ from typing import Any
 
 from .worker import Refused
 
-__all__ = ["check_arguments", "check_schema"]
-
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _MOST_ERRORS = 100
 """Errors that are compared to report the first one by its place; hostile arguments may have millions."""

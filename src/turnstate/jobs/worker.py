@@ -22,8 +22,6 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
-__all__ = ["HEADER", "JOBS", "Refused", "main", "packed"]
-
 JOBS = {
     "list_files": "folder",
     "search_files": "folder",

@@ -29,17 +29,6 @@ from .path import (
     tip,
 )
 
-__all__ = [
-    "LogEntry",
-    "last_messages",
-    "log_entries",
-    "path_after",
-    "path_of",
-    "read_entries",
-    "read_messages",
-    "time_of",
-]
-
 
 class LogEntry(Struct, frozen=True, kw_only=True):
     """An entry of a log: its content, its position, and when it was written.

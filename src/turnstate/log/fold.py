@@ -42,8 +42,6 @@ from ..message import Message, ToolCallRequest
 from ..stores.values import Position, Row, Span
 from ..toolspec import ToolSpec
 
-__all__ = ["Fold", "ForkedList", "GrowingList", "Loaded", "open_calls"]
-
 T = TypeVar("T")
 
 

@@ -27,33 +27,6 @@ from ..stores.values import MESSAGE, Address, BranchRow, Change, Hit, Position, 
 from ..tokens.cost import off_loop
 from .fold import Loaded
 
-__all__ = [
-    "CUTS",
-    "END",
-    "HEADS",
-    "PAGE",
-    "Damage",
-    "Serving",
-    "WatchedLog",
-    "WatchedReads",
-    "between",
-    "cut_in_force",
-    "entries_of",
-    "entry_of",
-    "leading",
-    "load",
-    "message_of",
-    "messages_of",
-    "pages_backwards",
-    "path_to",
-    "read_entry",
-    "rows_backwards",
-    "rows_forwards",
-    "shown_messages",
-    "spans",
-    "tip",
-]
-
 PAGE = 1_000
 """The most rows of one read."""
 

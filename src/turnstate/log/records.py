@@ -31,29 +31,10 @@ from ..entry import Answer, Cut, Entry, ModelChange
 from ..errors import InvalidPayload, NewerFormat, TurnstateError, UnknownName
 from ..long_json import exceeds
 from ..message import Message
-from ..search_terms import searchable
 from ..stores.values import Address, Parcel, Position, Record
 from ..tokens import Counter, counter, counter_names
 from ..tokens.cost import INLINE, ExactCounter, message_tokens, off_loop
 from .fold import Fold
-
-__all__ = [
-    "ARCHIVE",
-    "INGEST",
-    "VERSION",
-    "Contents",
-    "Ending",
-    "Eviction",
-    "contents",
-    "counter_of",
-    "digest",
-    "eviction",
-    "records",
-    "recount",
-    "sampled_recount",
-    "searchable",
-    "small_records",
-]
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _ONE_IN = 16  # a sample recounts one in this many entries

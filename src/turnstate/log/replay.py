@@ -27,8 +27,6 @@ from ..tokens import Counter
 from .fold import Fold
 from .records import counter_of
 
-__all__ = ["Request", "replayed"]
-
 PathEntry = tuple[Row, Entry | None]
 """A row of a path and its entry; None if it is damaged."""
 

@@ -23,8 +23,6 @@ from ..errors import NothingToUndo
 from ..ids import CallId
 from ..message import Message
 
-__all__ = ["BRANCHING", "UNDO_KINDS", "LastRound", "UndoSearch", "Undoable"]
-
 T = TypeVar("T")
 
 BRANCHING = ("rewind", "fork", "tangent", "restore")

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-__all__ = ["Embedder"]
-
 
 class Embedder(Protocol):
     """Turns texts into vectors of the same dimension. It must not block the event loop."""

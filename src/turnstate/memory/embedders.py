@@ -20,8 +20,6 @@ from typing import Any
 from ..errors import InputError, ModelFailed, UnknownName
 from .embedder import Embedder
 
-__all__ = ["GROUP", "OpenAiEmbedder", "open_embedder"]
-
 GROUP = "turnstate.embedders"
 BATCH = 100
 """The most texts in one request."""

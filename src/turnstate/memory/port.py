@@ -20,18 +20,6 @@ from msgspec import Struct
 from ..message import Message
 from ..stores.values import Address
 
-__all__ = [
-    "Evicted",
-    "Listed",
-    "MemoryEngine",
-    "Recollection",
-    "Scrubs",
-    "SessionRecord",
-    "TakesNotes",
-    "User",
-    "mark_of",
-]
-
 
 class User(Struct, frozen=True):
     """The owner of a memory; users of different tenants are different users."""

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 
 from .facts import Fact, FactKind
 
-__all__ = ["MAX_PROFILE", "profile"]
-
 MAX_PROFILE = 6_000
 """The most characters of a profile; a caller may shorten it further."""
 

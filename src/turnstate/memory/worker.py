@@ -27,18 +27,6 @@ from ..value import check_number, check_whole
 from . import handover
 from .port import MemoryEngine
 
-__all__ = [
-    "FIRST_WAIT_MS",
-    "GRACE",
-    "MAX_TRIES",
-    "MAX_WAIT_MS",
-    "TIMEOUT",
-    "Delivery",
-    "Worker",
-    "failure",
-    "wait",
-]
-
 MAX_TRIES = 8
 FIRST_WAIT_MS = 5_000
 FACTOR = 4

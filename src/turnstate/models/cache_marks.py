@@ -17,8 +17,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["marked_for_anthropic", "marked_for_bedrock", "takes_marks"]
-
 _MARK = {"cache_control": {"type": "ephemeral"}}
 _UNMARKED = ("thinking", "redacted_thinking")  # blocks that cannot have a mark
 _POINT = {"cachePoint": {"type": "default"}}

@@ -16,8 +16,6 @@ from msgspec import Struct
 
 from ..errors import InputError
 
-__all__ = ["LOCAL", "OPENAI_URL", "Endpoint", "endpoint_of", "provider_of", "without_secrets"]
-
 LOCAL = "local"
 """The address of the small model that runs in this process."""
 

@@ -16,8 +16,6 @@ from .provider import ProviderModel
 from .retry import Retry
 from .sdks import anthropic, openai
 
-__all__ = ["NAME", "LocalServer", "local", "weights"]
-
 NAME = "smollm2-135m"
 CONTEXT = 8_192
 """The context length, in tokens, that the model was trained for."""

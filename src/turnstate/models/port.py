@@ -28,24 +28,6 @@ from ..part import FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPar
 from ..toolspec import ToolSpec
 from ..value import Value
 
-__all__ = [
-    "Answered",
-    "Completion",
-    "FinishReason",
-    "Finished",
-    "Model",
-    "ModelEvent",
-    "ModelRequest",
-    "PartMade",
-    "ReasoningDelta",
-    "Reply",
-    "Retried",
-    "TextDelta",
-    "ToolCallMade",
-    "UsageReported",
-    "complete",
-]
-
 FinishReason = Literal["stop", "tool_calls", "length", "refusal", "other"]
 """Why a model stopped: done, waiting for tools, out of tokens, refused, or another reason."""
 

@@ -42,8 +42,6 @@ from .port import (
 )
 from .retry import Retry, asked_pause, described, failure, is_passing
 
-__all__ = ["Limit", "ProviderModel", "Send", "Shape"]
-
 Send = Callable[[dict[str, Any]], Awaitable[AsyncIterable[Any]]]
 Limit = Callable[[int], dict[str, Any]]
 Shape = Callable[[dict[str, Any]], dict[str, Any]]

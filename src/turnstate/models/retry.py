@@ -21,8 +21,6 @@ from msgspec import Struct
 from ..errors import ModelFailed, ReplyInterrupted, RequestTooLong, TurnstateError
 from ..value import check_number, check_whole
 
-__all__ = ["Retry", "asked_pause", "described", "failure", "is_passing"]
-
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|maximum context|prompt is too long|input is too long|too many tokens"
     r"|exceeds the maximum number of tokens|input length and .?max_tokens",

@@ -25,8 +25,6 @@ from .endpoint import Endpoint, endpoint_of, provider_of
 from .provider import ProviderModel
 from .retry import Retry
 
-__all__ = ["anthropic", "bedrock", "check_installed", "connect", "gemini", "openai"]
-
 OPENAI_TOOLS, GEMINI_TOOLS = 128, 512
 """How many tools these providers accept in a request; Anthropic and Bedrock document no limit."""
 

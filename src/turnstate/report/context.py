@@ -30,8 +30,6 @@ from ..stores.values import SessionRow
 from ..tokens import counter
 from .entry_lines import cut_reason
 
-__all__ = ["CATEGORIES", "ContextReport", "Decided", "context_of", "read_context", "read_path"]
-
 CATEGORIES = {
     "system": "system",
     "bootstrap": "facts about the user",

@@ -24,8 +24,6 @@ from ..entry import (
 )
 from ..plain_text import counted
 
-__all__ = ["cut_reason", "described"]
-
 
 def cut_reason(cut: Cut) -> str:
     """Return why messages left the window."""

@@ -28,8 +28,6 @@ from .page import Page
 from .plot import bar, requests_plot
 from .tree import Mark, TreeBranch
 
-__all__ = ["html_page"]
-
 OPEN_TURNS = 2
 """The number of newest turns that are not folded."""
 

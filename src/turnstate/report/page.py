@@ -15,8 +15,6 @@ from ..tokens import counter
 from .context import ContextReport, context_of
 from .tree import Tree, TreeBranch, TreeReader, own_span
 
-__all__ = ["Page", "read_page"]
-
 
 class Page(Struct, frozen=True, kw_only=True):
     """A session: its path to the head, the rest of its branches, its requests, and its next window."""

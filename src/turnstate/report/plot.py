@@ -13,8 +13,6 @@ from ..entry import Cut
 from ..log.replay import Request
 from .entry_lines import cut_reason
 
-__all__ = ["bar", "requests_plot"]
-
 WIDTH, HEIGHT = 1_000, 100
 MOST_POINTS = 800
 """The most points of the curve; with more requests, each stretch is drawn by its minimum and its maximum."""

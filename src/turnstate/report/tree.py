@@ -19,8 +19,6 @@ from ..stores.port import Log
 from ..stores.values import MESSAGE, BranchRow, Row, SessionRow, Span
 from .entry_lines import cut_reason, described
 
-__all__ = ["Mark", "Tree", "TreeBranch", "TreeReader", "own_span", "read_tree"]
-
 END = (1 << 31) - 1
 """A sequence number that no entry reaches, on any store."""
 

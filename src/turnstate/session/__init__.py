@@ -2,8 +2,9 @@
 
 from ..log.entries import LogEntry
 from ..stores.values import Receipt
+from .erasure import Erasure
 from .info import Branch, SearchResult, SessionInfo, SessionPage
-from .manager import Erasure, SessionManager
+from .manager import SessionManager
 from .memory import Recall
 from .session import Session
 from .state import State, StateValue

@@ -35,8 +35,6 @@ from .names import checked
 from .windows import WindowMaker
 from .writer import SessionWriter
 
-__all__ = ["append", "write"]
-
 _NEVER = -1
 """A version that no session has: a request that expects it can only succeed as a repetition."""
 

@@ -17,8 +17,6 @@ from .names import checked_prompt
 from .windows import WindowMaker
 from .writer import SessionWriter
 
-__all__ = ["begin_epoch", "end_of", "entry_row", "place_of", "undo", "undo_restore"]
-
 
 async def entry_row(log: Log, at: Address, id: str) -> Row:
     """Return the entry with an id, or raise `NotFound`."""

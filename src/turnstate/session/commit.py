@@ -29,8 +29,6 @@ from ..stores.values import Fork, Key, Parcel, Position, Receipt, Record, Sessio
 from ..value import refuse
 from .writer import SessionWriter
 
-__all__ = ["TANGENT", "Place", "StateCommit", "Sync", "branch_of", "head_of", "overtaken", "sync_of"]
-
 TANGENT = "tangent"
 
 

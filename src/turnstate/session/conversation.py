@@ -51,8 +51,6 @@ from .commit import TANGENT, Place, Sync, overtaken, sync_of
 from .windows import WindowMaker
 from .writer import SessionWriter
 
-__all__ = ["LOADED", "catch_up", "load"]
-
 MAX_FORMERS = 16
 """Maximum rewinds, forks and restores that a loaded state can undo; a session can undo all of them."""
 

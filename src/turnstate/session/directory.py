@@ -20,8 +20,6 @@ from ..stores.values import Address, Filter, Order, SessionRow
 from ..value import check_kind, check_number, check_whole, refuse
 from .info import SearchResult, SessionInfo, SessionPage, info_of, page_cursor, page_mark, search
 
-__all__ = ["PAGE", "SessionDirectory", "asked_name"]
-
 PAGE = 100
 
 

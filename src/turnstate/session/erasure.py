@@ -21,8 +21,6 @@ from ..snapshots import Snapshots
 from ..stores.port import Store
 from ..stores.values import Address, Removed
 
-__all__ = ["Erasure", "erase_checkpoints", "erased", "snapshot_name"]
-
 
 class Erasure(Struct, frozen=True, kw_only=True):
     """The receipt of an erasure: what was deleted of which sessions, and when.

@@ -25,18 +25,6 @@ from ..stores.values import BranchRow, Hit, Order, PageMark, SessionRow
 from ..tokens.cost import INLINE, off_loop
 from ..value import check_kind, check_whole
 
-__all__ = [
-    "Branch",
-    "SearchResult",
-    "SessionInfo",
-    "SessionPage",
-    "branch_of",
-    "info_of",
-    "page_cursor",
-    "page_mark",
-    "search",
-]
-
 PAGE = 100
 """How many hits a search reads at a time."""
 

@@ -19,8 +19,6 @@ from ..value import check_number
 from .names import checked
 from .writer import SessionWriter
 
-__all__ = ["acquire", "holder_name", "leased", "release", "renew", "seized"]
-
 LONGEST = 86_400
 """Maximum seconds of a lease: a worker that dies while holding one blocks the session for at most a day."""
 

@@ -55,8 +55,6 @@ from .state import State, owner_address
 from .summaries import Background, Summarizer
 from .writer import Abilities, SessionWriter, check_store_time
 
-__all__ = ["Erasure", "SessionManager"]
-
 
 class SessionManager(SessionDirectory):
     """Creates, opens, lists, searches, expires and removes the sessions of one tenant."""

@@ -25,8 +25,6 @@ from ..memory.port import MemoryEngine, Recollection, TakesNotes, User
 from ..tokens import Counter
 from ..value import check_number, check_whole
 
-__all__ = ["Deliveries", "Recall", "UserMemory"]
-
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -19,19 +19,6 @@ from ..tokens import counter as counter_named
 from ..value import check_kind, check_number, refuse
 from .memory import Recall
 
-__all__ = [
-    "LARGEST_META",
-    "LONGEST",
-    "OWNERS",
-    "check_settings",
-    "checked",
-    "checked_meta",
-    "checked_prompt",
-    "checked_tags",
-    "idle_milliseconds",
-    "model_change",
-]
-
 LONGEST = 500
 """Maximum characters of a name: an index key can hold them on every store."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .manager import SessionManager
     from .session import Session
 
-__all__ = ["Open", "Opening", "OpensSession", "OpensStore"]
-
 
 class Opening(Coroutine[Any, Any, "SessionManager"]):
     """A store that is about to be opened: ``async with`` it, ``await`` it, or pass it to ``asyncio.run``."""

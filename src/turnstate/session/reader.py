@@ -27,8 +27,6 @@ from ..value import check_kind, check_number, check_whole, refuse
 from .info import Branch, SearchResult, SessionInfo, branch_of, info_of, search
 from .writer import SessionWriter
 
-__all__ = ["SessionReader"]
-
 T = TypeVar("T")
 
 PAGE = 100

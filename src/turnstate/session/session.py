@@ -57,8 +57,6 @@ from .turn import Pending, Turn, pending
 from .windows import WindowMaker
 from .writer import SessionWriter
 
-__all__ = ["Session"]
-
 
 class Session(SessionReader):
     """One conversation."""

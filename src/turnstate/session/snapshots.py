@@ -34,8 +34,6 @@ from ..stores.values import SessionRow
 from ..tokens import counter_names
 from .summaries import Background
 
-__all__ = ["EVERY", "SnapshotWriter", "described", "from_snapshot", "interrupted", "to_snapshot"]
-
 EVERY = 5.0
 """Seconds between two snapshots of one session under load."""
 

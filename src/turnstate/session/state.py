@@ -29,8 +29,6 @@ from ..value import check_kind
 from .names import OWNERS, checked
 from .writer import SessionWriter
 
-__all__ = ["LARGEST_VALUE", "State", "StateValue", "owner_address", "owner_states"]
-
 LARGEST_VALUE = 16_000_000
 """Maximum bytes of one value as JSON."""
 

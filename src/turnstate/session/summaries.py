@@ -17,15 +17,13 @@ from typing import Any
 from ..catalog import model as model_named
 from ..context.cut import DEFAULT_STRATEGY, PendingCut, Strategy, foreseen
 from ..context.policy import Policy
-from ..context.summary import Failures, Refusal, SummaryRequest, accepted, facts_of, request, text_cap
-from ..context.summary_prompt import EXCERPT_CHARS
+from ..context.summary import Failures, Refusal, accepted, facts_of, text_cap
+from ..context.summary_prompt import EXCERPT_CHARS, SummaryRequest, request
 from ..context.window import Window
 from ..entry import SUMMARY, Cut, Summary, Usage
 from ..models import Model, ModelRequest, UsageReported, complete
 from ..tokens import conversation_cost
 from ..tokens import counter as counter_named
-
-__all__ = ["PATIENCE", "Background", "Summarizer", "ask", "rooms"]
 
 # Asking a model for a summary: what it is shown, how long it may take, and what is accepted from it.
 

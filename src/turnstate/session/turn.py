@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from .session import Session
     from .writer import SessionWriter
 
-__all__ = ["Pending", "Turn", "pending"]
-
 MOST_MODELS = 8
 """Maximum number of models whose calibration a session carries along."""
 

@@ -46,8 +46,6 @@ from ..toolspec import ToolSpec
 from .summaries import SHARES, Summarizer
 from .writer import SessionWriter, Written
 
-__all__ = ["WindowMaker"]
-
 MAX_INLINE_BYTES = 4_000_000
 """A cut may have to read all loaded messages, so a window over more bytes than this is made in a thread."""
 

@@ -39,8 +39,6 @@ from ..stores.values import (
 )
 from ..tokens import Counter
 
-__all__ = ["Abilities", "LatestCalls", "SessionWriter", "Written", "check_store_time"]
-
 T = TypeVar("T")
 
 MODEL, REVERT = "model", "revert"

@@ -30,38 +30,6 @@ from ..files import load_cache, save_cache, sync_folder
 from .git import AROUND, EXECUTABLE, FOLDER, LINK, Git, Leaf, Pack
 from .values import FileEntry, Listing
 
-__all__ = [
-    "FILES",
-    "HEADS",
-    "LEFT",
-    "MODES",
-    "RECORDS",
-    "RULES",
-    "SEEN",
-    "TAGS",
-    "WAS",
-    "Commit",
-    "Modes",
-    "Reader",
-    "RepositoryState",
-    "check_tag",
-    "commit_named",
-    "is_known",
-    "is_program",
-    "left_in_use",
-    "listing",
-    "newest_checkpoint",
-    "newest_snapshot",
-    "parents",
-    "permissions",
-    "references",
-    "resolve",
-    "split",
-    "store_pack",
-    "tree_of",
-    "update_references",
-]
-
 FILES, MODES, LEFT = "files", "modes", "left"
 SEEN = "refs/heads/seen"
 """The newest snapshot of any kind: a checkpoint, or a snapshot taken before or after a restore."""

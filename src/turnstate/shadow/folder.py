@@ -25,26 +25,6 @@ from ..errors import CheckpointError, CheckpointsDamaged, NewerFormat, WorkTreeR
 from ..home import Home
 from .git import locked
 
-__all__ = [
-    "ASIDE",
-    "HISTORY",
-    "About",
-    "checked_work_tree",
-    "copy_aside",
-    "discard",
-    "erase",
-    "folder_for",
-    "is_in_repository",
-    "make",
-    "make_accessible",
-    "read_about",
-    "remove",
-    "repair_layout",
-    "set_aside",
-    "sweep",
-    "write_about",
-]
-
 ASIDE = "damaged"
 """The folder that damaged files are moved to."""
 

@@ -36,27 +36,6 @@ from msgspec import Struct
 from .. import files
 from ..errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, GitFailed, GitMissing
 
-__all__ = [
-    "AROUND",
-    "BLOB",
-    "COMMIT",
-    "EXECUTABLE",
-    "FILE",
-    "FOLDER",
-    "LINK",
-    "OLDEST",
-    "TREE",
-    "Git",
-    "Leaf",
-    "Objects",
-    "Pack",
-    "commit",
-    "find_git",
-    "locked",
-    "object_id",
-    "tree",
-]
-
 OLDEST = (2, 36)
 """The first version with `core.fsync`, without which a checkpoint would not survive a power cut, and with
 `cat-file --batch-command`."""

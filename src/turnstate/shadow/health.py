@@ -23,8 +23,6 @@ from .git import FOLDER, Git, locked
 from .history import ordered
 from .values import shown
 
-__all__ = ["WAY_OUT", "Survey", "finding", "repair_heads", "verify_folder"]
-
 WAY_OUT = (
     "run `turnstate verify` to see what is damaged; other checkpoints can still be used; "
     "`turnstate checkpoint clean SESSION` removes all of them"

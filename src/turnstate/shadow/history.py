@@ -14,8 +14,6 @@ from .contents import FILES, TAGS, Commit, Reader, newest_checkpoint, newest_sna
 from .git import Git, object_id, tree
 from .values import Diff, FileDiff, Listing, shown
 
-__all__ = ["EMPTY", "Tagged", "diff", "difference", "ordered", "tagged"]
-
 EMPTY = object_id("tree", tree([]))
 """The empty tree, which git knows without storing it."""
 

@@ -30,16 +30,6 @@ from .contents import listing, references, split
 from .git import BLOB, Git, object_id
 from .protected import UnreadableFile, read_regular
 
-__all__ = [
-    "RULES",
-    "Rules",
-    "enclosing_repository",
-    "holds_rules",
-    "is_readable_rules",
-    "other_rules",
-    "rules_of",
-]
-
 RULES = b".gitignore"
 
 MAX_RULES_BYTES = 4 << 20  # read from one file

@@ -27,8 +27,6 @@ from .contents import RepositoryState, store_pack
 from .folder import copy_aside, set_aside
 from .git import BLOB, COMMIT, TREE, Git, Pack, object_id
 
-__all__ = ["Checked", "check", "join", "object_names", "remove_pack"]
-
 _KINDS = {1: COMMIT, 2: TREE, 3: BLOB}
 _OFFSET, _REFERENCE = 6, 7  # kinds of objects that are stored as deltas
 _CHUNK = 1 << 16

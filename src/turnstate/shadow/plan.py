@@ -29,20 +29,6 @@ from .snapshot import Captured
 from .values import Changes, FileEntry, KeptPath, Listing
 from .work_tree import SafeTree
 
-__all__ = [
-    "Mode",
-    "Put",
-    "Remove",
-    "RestorePlan",
-    "RestoreRecord",
-    "blocking_folders",
-    "newer",
-    "plan",
-    "restore_plan",
-    "undo_plan",
-    "without_unchanged",
-]
-
 _CHANGED = "it was changed after the restore that put it there"
 _PAGE = 512
 _SUSPECT = (*SIDES, b".jsonl", b".new", b".torn")  # recognized by content; their size can be any

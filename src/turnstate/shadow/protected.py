@@ -23,22 +23,6 @@ from .contents import parents
 from .folder import read_about
 from .values import Listing
 
-__all__ = [
-    "IN_USE",
-    "NOTHING",
-    "OURS",
-    "InUse",
-    "Opened",
-    "OwnFile",
-    "OwnPlaces",
-    "Owned",
-    "UnreadableFile",
-    "check_main_file",
-    "is_in_use",
-    "is_shadow_repository",
-    "read_regular",
-]
-
 OURS = "it belongs to Turnstate; checkpoints neither hold nor change it"
 IN_USE = (
     "it belongs to an SQLite database in use; close the programs that use it to have it kept and restored"

@@ -44,8 +44,6 @@ from .packs import remove_pack
 from .plan import RestoreRecord
 from .snapshot import STAMPS, ShadowSettings
 
-__all__ = ["Purged", "ignored_now", "purge"]
-
 
 class Purged(Struct, frozen=True, kw_only=True):
     """The result of a purge: the removed paths, how many snapshots changed, and the bytes freed."""

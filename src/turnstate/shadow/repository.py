@@ -49,8 +49,6 @@ from .restore import Journal, perform
 from .snapshot import STAMPS, Captured, ShadowSettings, current_tree, examine, take
 from .values import Diff, KeptPath, LeftOut, RestoredFiles, Snapshot, SnapshotLimits
 
-__all__ = ["ShadowRepository"]
-
 
 class _Planner(Protocol):
     def __call__(

@@ -27,8 +27,6 @@ from .protected import IN_USE, OURS, Owned
 from .values import STAGED, KeptPath
 from .work_tree import ParallelSync, PathState, SafeTree
 
-__all__ = ["NAME", "Journal", "perform", "read", "remove", "write"]
-
 NAME = "restore.journal"
 _FORMAT = 1
 

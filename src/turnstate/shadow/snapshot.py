@@ -76,19 +76,6 @@ from .protected import (
 from .values import Changes, Diff, FileEntry, LeftOut, Listing, Snapshot, SnapshotLimits
 from .work_tree import FileStat, Scan, file_stat, scan_work_tree
 
-__all__ = [
-    "STAMPS",
-    "Captured",
-    "KnownFile",
-    "ShadowSettings",
-    "StatCache",
-    "current_tree",
-    "examine",
-    "is_settled",
-    "known_file",
-    "take",
-]
-
 STAMPS = "stamps"
 """The file of the stat cache."""
 

@@ -13,21 +13,6 @@ from msgspec import Struct
 
 from ..plain_text import harmless
 
-__all__ = [
-    "STAGED",
-    "Changes",
-    "Diff",
-    "FileDiff",
-    "FileEntry",
-    "KeptPath",
-    "LeftOut",
-    "Listing",
-    "RestoredFiles",
-    "Snapshot",
-    "SnapshotLimits",
-    "shown",
-]
-
 STAGED = b".turnstate-restoring-"
 """The prefix of files that a restore has written and not yet put in place."""
 

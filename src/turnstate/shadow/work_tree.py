@@ -44,7 +44,6 @@ from .protected import (
 )
 from .values import STAGED, FileEntry, LeftOut, SnapshotLimits
 
-__all__ = ["FileStat", "ParallelSync", "PathState", "SafeTree", "Scan", "file_stat", "scan_work_tree"]
 _REPOSITORY = b".git"
 _SPECIAL = {
     stat.S_IFIFO: "it is a FIFO",

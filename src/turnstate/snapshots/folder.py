@@ -20,18 +20,6 @@ from pathlib import Path
 from .. import files, folder_gate
 from ..home import SigningKey
 
-__all__ = [
-    "DAMAGED",
-    "SUFFIX",
-    "RefusedFile",
-    "SnapshotFolder",
-    "file_name",
-    "folder_name",
-    "is_own",
-    "newest_first",
-    "next_number",
-]
-
 DAMAGED = ".damaged"
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")

@@ -21,8 +21,6 @@ from ..context.snapshot import ContextSnapshot
 from ..errors import InputError, NewerFormat, TooLarge
 from ..home import SigningKey
 
-__all__ = ["MAX_BYTES", "SealCheck", "State", "opened", "sealed"]
-
 MAX_BYTES = strict_json.MAX_BYTES
 """The most bytes that are read; larger snapshots are not written."""
 

@@ -37,18 +37,6 @@ from .folder import (
 )
 from .seal import MAX_BYTES, SealCheck, State, opened, sealed
 
-__all__ = [
-    "FOLDER",
-    "KEPT",
-    "RestoredSnapshot",
-    "SnapshotFile",
-    "SnapshotPace",
-    "Snapshots",
-    "disarmed",
-    "listing",
-    "newest",
-]
-
 
 class SnapshotFile(Struct, frozen=True, kw_only=True):
     """A file in the folder of a session, and its state."""

@@ -25,20 +25,6 @@ from .. import folder_gate
 from .pattern import ANY_FILE, Glob, Positions, Workspace, is_inside, split
 from .state import Dropped, Owner, Reason, spelled
 
-__all__ = [
-    "MAX_ENTRIES",
-    "MAX_FILES",
-    "MAX_FILE_BYTES",
-    "CachedFile",
-    "Candidate",
-    "FoundFiles",
-    "ReadCache",
-    "Refused",
-    "checked_status",
-    "find",
-    "refusal",
-]
-
 MAX_ENTRIES = 100_000
 """The most directory entries read for one path: a fraction of a second on a local disk."""
 

@@ -20,8 +20,6 @@ from .files import Candidate, ReadCache, Refused, checked_status, find, refusal
 from .pattern import Workspace
 from .state import Dropped, Gathered, StickyFile, StickyPath, entry
 
-__all__ = ["MAX_TOTAL_BYTES", "Gatherer", "fitting"]
-
 MAX_TOTAL_BYTES = 32 * 1024 * 1024
 """The most bytes of all files together: several times any model's window, read in a second or two."""
 

@@ -20,8 +20,6 @@ from .gather import Gatherer
 from .pattern import Workspace
 from .state import ContextState, Gathered, Owner, Shown, StickyPath, limit_for, spelled
 
-__all__ = ["ContextManager"]
-
 
 class ContextManager:
     """Adds, removes, shows and gathers sticky files, the agent's and the session's."""

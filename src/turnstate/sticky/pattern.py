@@ -21,8 +21,6 @@ from msgspec import Struct
 
 from ..errors import InputError
 
-__all__ = ["ANY_FILE", "Glob", "Positions", "Split", "Workspace", "comparable", "is_inside", "split"]
-
 ANY_FILE = ("*",)
 """The pattern that a folder stands for: the files in it."""
 

@@ -21,22 +21,6 @@ from ..errors import DuplicatePath, InputError, InvalidPayload, UnknownName
 from ..value import Extra, Value, settle, settle_object, wire_names
 from .pattern import comparable
 
-__all__ = [
-    "CONTEXT_ENTRY_END_HEADER",
-    "CONTEXT_ENTRY_START_HEADER",
-    "ContextState",
-    "Dropped",
-    "Gathered",
-    "Owner",
-    "Reason",
-    "Shown",
-    "StickyFile",
-    "StickyPath",
-    "entry",
-    "limit_for",
-    "spelled",
-]
-
 CONTEXT_ENTRY_START_HEADER = "--- CONTEXT ENTRY BEGIN ---\n"
 CONTEXT_ENTRY_END_HEADER = "--- CONTEXT ENTRY END ---\n\n"
 

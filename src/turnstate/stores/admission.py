@@ -18,8 +18,6 @@ from msgspec import Struct, structs
 from ..errors import Busy, Conflict, EpochEnded, Fenced, KeyReused
 from .values import Change, Receipt, SessionRow
 
-__all__ = ["KnownKey", "admitted", "advanced", "appended", "busy", "check_meta"]
-
 
 class KnownKey(Struct, frozen=True):
     """A used key, with the digest of its request and the receipt."""

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from .port import Reads
 from .values import Address, BranchRow, Row, SessionRow, Span
 
-__all__ = ["FIRST", "NEWEST", "NEWEST_BYTES", "Ahead"]
-
 FIRST = 4
 """Rows to fetch from the beginning of the branch."""
 

@@ -24,8 +24,6 @@ from typing import Any, Generic, TypeVar
 from ..errors import TurnstateError
 from .values import Address, Change
 
-__all__ = ["Batches", "is_plain"]
-
 TOGETHER = 64
 """Maximum number of changes in one call."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-__all__ = ["migration_steps", "named_statements", "without_comments"]
-
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 

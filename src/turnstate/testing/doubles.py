@@ -15,8 +15,6 @@ from ..models import Finished, ModelEvent, ModelRequest, PartMade, ReasoningDelt
 from ..part import ReasoningPart, TextPart
 from ..value import Value
 
-__all__ = ["FixedClock", "ScriptedModel", "Step", "Waitable"]
-
 _START = 1_750_000_000_000  # a day in June 2025
 
 

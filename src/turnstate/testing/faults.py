@@ -22,8 +22,6 @@ from ..message import Message, ToolCallRequest, ToolCallResult
 from ..part import TextPart
 from .samples import MessageStamp, stamp
 
-__all__ = ["Batch", "Fault", "batches", "plant", "renamed", "results", "without"]
-
 
 class Batch(NamedTuple):
     """A completely answered batch: the position of its call, and the end of its results."""

@@ -18,25 +18,6 @@ from .. import ids
 from ..message import ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, TextPart
 
-__all__ = [
-    "DIALECTS",
-    "FILES",
-    "SCRIPTS",
-    "TINY_PDF",
-    "TINY_PNG",
-    "TOOLS",
-    "Dialect",
-    "MessageStamp",
-    "answer",
-    "attachment",
-    "call",
-    "huge_output",
-    "prompt",
-    "question",
-    "result",
-    "stamp",
-]
-
 FILES = (
     "src/app.py",
     "src/billing/invoice.py",

@@ -22,8 +22,6 @@ from ..errors import InputError, InvalidSetting
 from ..value import TOKENS, check_number, check_whole
 from .counter import Count
 
-__all__ = ["Calibrated", "Calibration"]
-
 _SLOWEST = 0.1
 """The minimum weight of a new report: about the last twenty dominate, so a change of model is noticed."""
 

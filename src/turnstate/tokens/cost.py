@@ -32,28 +32,6 @@ from ..toolspec import ToolSpec
 from .counter import Count, Counter, Quality, total, weaker
 from .images import OPENAI_RULES, ImageRule, rule_for
 
-__all__ = [
-    "EXACT",
-    "INLINE",
-    "MESSAGE_FRAME",
-    "REPLY_START",
-    "VOCABULARIES",
-    "ExactCounter",
-    "Meter",
-    "Price",
-    "conversation_cost",
-    "count_off_loop",
-    "count_texts",
-    "is_large",
-    "is_ready",
-    "loaded",
-    "message_cost",
-    "message_tokens",
-    "off_loop",
-    "price",
-    "tools_cost",
-]
-
 # The exact counter. A vocabulary is loaded once, on first use, by whichever thread comes first.
 
 VOCABULARIES = ("cl100k_base", "o200k_base")

@@ -12,8 +12,6 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-__all__ = ["Count", "Counter", "Quality", "total", "weaker"]
-
 Quality = Literal["exact", "reported", "estimated"]
 
 _STRENGTH: dict[Quality, int] = {"estimated": 0, "reported": 1, "exact": 2}

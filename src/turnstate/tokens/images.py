@@ -18,21 +18,6 @@ from msgspec import Struct
 
 from ..part import ImagePart
 
-__all__ = [
-    "OPENAI_RULES",
-    "ImageRule",
-    "Size",
-    "anthropic",
-    "anthropic_large",
-    "cautious",
-    "gemini",
-    "openai",
-    "patches",
-    "rule_for",
-    "size_of",
-    "tiles",
-]
-
 # The size of an image is read from the first bytes of the file.
 
 

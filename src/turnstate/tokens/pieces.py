@@ -20,8 +20,6 @@ from functools import cache
 
 from msgspec import Struct
 
-__all__ = ["TextPiece", "pieces"]
-
 _STEP = 10_000  # characters in one search for a seam: two milliseconds
 
 # Only letters that have been letters since Unicode 5: newer ones may be unknown to the tokenizer.

@@ -24,8 +24,6 @@ from ..home import Home, HomeDocument
 from ..message import ToolCallRequest
 from .definition import Tool
 
-__all__ = ["Answer", "Approvals", "Decision", "Question", "Rule", "Scope"]
-
 Decision = Literal["allow", "ask", "deny"]
 Scope = Literal["once", "session", "project", "always"]
 

@@ -22,8 +22,6 @@ from ..message import ToolCallResult
 from .definition import BUILTIN, ToolContext, tool
 from .process import environment, group_of, is_alive, watchdog
 
-__all__ = ["CommandResult", "run_command", "run_program"]
-
 SECONDS = 120.0
 MOST_SECONDS = 3_600.0
 MOST_BYTES = 8_000_000

@@ -19,8 +19,6 @@ from ..search_terms import searchable, snippet
 from ..session import SearchResult, Session
 from .definition import BUILTIN, Tool, ToolContext, tool
 
-__all__ = ["CONVERSATION_TOOLS", "MEMORY_TOOLS", "session_tools"]
-
 MAX_HITS = 20
 LINES = 90
 """Lines of an output that are returned by default: few enough not to be shortened again."""

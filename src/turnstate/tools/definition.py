@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from ..session import Session
     from .workspace import WorkspaceFiles
 
-__all__ = ["BadArguments", "Tool", "ToolContext", "tool"]
-
 BUILTIN, CUSTOM = ToolOrigin("builtin"), ToolOrigin("custom")
 
 GRACE = 1.0

@@ -16,8 +16,6 @@ from ..jobs.process import run
 from .definition import BUILTIN, Tool, ToolContext, tool
 from .workspace import WorkspaceFiles
 
-__all__ = ["FILE_TOOLS"]
-
 SEARCH_SECONDS = 20.0
 """How long listing or searching may take; what was found until then is returned."""
 

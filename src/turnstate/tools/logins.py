@@ -18,8 +18,6 @@ from msgspec import Struct
 from ..errors import TurnstateError
 from ..home import Home, HomeDocument
 
-__all__ = ["KeptLogin", "LoginFailed", "Logins", "is_allowed"]
-
 FILE = "mcp_logins.json"
 
 

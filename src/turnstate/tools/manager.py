@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ..conversation.edits import LineTracking
     from ..session import Session
 
-__all__ = ["Starting", "ToolManager", "malformed"]
-
 Starting = Callable[[ToolCallRequest], Awaitable[None]]
 """Is awaited when a call is about to run, after its approval; the call does not run if it raises."""
 

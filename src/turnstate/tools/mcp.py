@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     from .oauth import Show
 
-__all__ = ["VARIABLE", "McpFailed", "McpServer", "McpServers", "log_in", "tool_name"]
-
 START_SECONDS = 30.0
 CALL_SECONDS = 120.0
 STOP_SECONDS = 10.0

@@ -31,8 +31,6 @@ from pydantic import BaseModel, ValidationError
 from .. import files
 from .logins import KeptLogin, LoginFailed, Logins, is_allowed
 
-__all__ = ["BrowserLogin", "Show", "StoredLogin", "browser_login"]
-
 CALLBACK = "/callback"
 LONGEST_REQUEST = 16_384
 REFRESH_SECONDS = 60.0

@@ -24,16 +24,6 @@ from typing import Any
 
 from .redaction import Redaction
 
-__all__ = [
-    "USUAL_VARIABLES",
-    "LastWords",
-    "environment",
-    "group_of",
-    "is_alive",
-    "message_streams",
-    "watchdog",
-]
-
 KILL_AFTER = 2.0
 """Seconds between asking a process to end and killing it."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["Redaction"]
-
 SHORTEST_LINE = 8
 """Lines of a secret with fewer characters are not looked for alone: they say little and occur everywhere."""
 

@@ -15,8 +15,6 @@ from ..errors import InputError
 from ..jobs import process as jobs
 from .definition import BadArguments
 
-__all__ = ["SchemaCheck", "check_arguments", "check_schema"]
-
 MAX_CHARACTERS = 400_000
 MAX_NODES = 20_000
 MAX_DEPTH = 64

@@ -23,8 +23,6 @@ from ..errors import InputError
 from ..folder_walk import FileInfo, folder_at, listed, walk
 from ..shadow.work_tree import SafeTree
 
-__all__ = ["FileInfo", "OutsideWorkspace", "WorkspaceFiles"]
-
 MAX_READ = 64_000_000
 """Maximum bytes of a file to read; a longer one is refused."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from turnstate import Budget, Message, SessionManager, ToolCallRequest, formats
 from turnstate.agent import Agent, ToolFinished, tool
-from turnstate.cli_kit.screen import harmless
+from turnstate.plain_text import harmless
 from turnstate.testing import ScriptedModel
 
 BUDGET = Budget(20_000, output=1_000)

@@ -8,8 +8,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from turnstate.cli.store import default_store, opened, shown_url, store_option
+from turnstate.cli.store import opened, store_option
 from turnstate.config import NotTrusted, Trust
+from turnstate.config.effects import shown_url
+from turnstate.config.table import default_store
 from turnstate.errors import InputError
 from turnstate.home import Home
 from turnstate.stores.values import Filter

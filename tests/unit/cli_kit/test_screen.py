@@ -6,6 +6,7 @@ import pytest
 
 from turnstate.cli_kit import screen
 from turnstate.errors import ForbiddenJSON, InvalidConversation
+from turnstate.plain_text import counted
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_a_long_text_keeps_its_beginning_and_its_end() -> None:
     ("number", "shown"), [(0, "0 lines"), (1, "1 line"), (2, "2 lines"), (1234, "1,234 lines")]
 )
 def test_a_noun_follows_its_number(number: int, shown: str) -> None:
-    assert screen.counted(number, "line") == shown
+    assert counted(number, "line") == shown
 
 
 def test_an_error_stands_after_the_places_noted_on_it() -> None:

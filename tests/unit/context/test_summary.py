@@ -13,8 +13,8 @@ from turnstate.context.head import incoming
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget, Policy
 from turnstate.context.snapshot import ContextSnapshot
-from turnstate.context.summary import Failures, Refusal, SummaryRequest, accepted, request
-from turnstate.context.summary_prompt import SECTIONS
+from turnstate.context.summary import Failures, Refusal, accepted
+from turnstate.context.summary_prompt import SECTIONS, SummaryRequest, request
 from turnstate.context.summary_text import bare, filled, label, rendered
 from turnstate.context.window import Window
 from turnstate.ids import UNKNOWN_TIME, MessageId

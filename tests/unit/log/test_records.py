@@ -13,11 +13,11 @@ from turnstate import Message
 from turnstate.codec import decode_entry
 from turnstate.context.policy import COUNTED_WHOLE, Policy
 from turnstate.entry import Prompt
-from turnstate.log.records import digest, searchable
+from turnstate.log.records import digest
 from turnstate.log.records import records as make_records
 from turnstate.message import ToolCallRequest
 from turnstate.part import ImagePart, ReasoningPart, TextPart
-from turnstate.search_terms import entry_words
+from turnstate.search_terms import entry_words, searchable
 from turnstate.stores.values import Record
 from turnstate.tokens import cost, counter, message_cost
 from turnstate.value import Extra

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...cli_kit import screen
 from ...cli_kit.entry_text import entry_text
 from ...cli_kit.screen import styled
 from ...cli_kit.tree_text import tree_lines
@@ -13,7 +12,7 @@ from ...conversation import ConversationState
 from ...errors import InputError
 from ...log.path import Damage, WatchedLog
 from ...message import Message
-from ...plain_text import first_words, harmless
+from ...plain_text import counted, first_words, harmless
 from ...report import read_tree
 from ...stores.values import Address
 from ..view import Choice
@@ -21,20 +20,6 @@ from .usage import WrongUsage, nothing, typed_number
 
 if TYPE_CHECKING:
     from ..chat import Chat
-
-__all__ = [
-    "back",
-    "clear",
-    "compact",
-    "fork",
-    "history",
-    "reset",
-    "search",
-    "spoken",
-    "tangent",
-    "tree",
-    "undo",
-]
 
 SHOWN_SUMMARY_LINES = 14
 SHOWN_MESSAGES = 10
@@ -82,9 +67,9 @@ async def _undo_compaction(chat: Chat) -> None:
 
 def _described(done: Compaction, how: str) -> str:
     lines = harmless(done.summary).splitlines()
-    more = f"\n  … and {screen.counted(len(lines) - SHOWN_SUMMARY_LINES, 'line')} more"
+    more = f"\n  … and {counted(len(lines) - SHOWN_SUMMARY_LINES, 'line')} more"
     shown = "\n".join(f"  {line}" for line in lines[:SHOWN_SUMMARY_LINES])
-    title = f"{screen.counted(done.messages, 'message')} {how}: {done.tokens_before:,} → "
+    title = f"{counted(done.messages, 'message')} {how}: {done.tokens_before:,} → "
     text = f"{title}{done.tokens_after:,} tokens\n{styled(shown, dim=True)}"
     return text + (more if len(lines) > SHOWN_SUMMARY_LINES else "")
 
@@ -140,7 +125,7 @@ async def back(chat: Chat, rest: str) -> None:
         return
     place = typed_number(rest)
     if place is None or not 1 <= place <= len(said):
-        raise WrongUsage(f"there are {screen.counted(len(said), 'message')} to go back to" if said else "")
+        raise WrongUsage(f"there are {counted(len(said), 'message')} to go back to" if said else "")
     chat.check_writable()
     message = said[place - 1]
     await chat.go_back(message)
@@ -203,7 +188,7 @@ async def tangent(chat: Chat, rest: str) -> None:
             kept = state.kept_tangents()
             place = typed_number(more.strip())
             if place is None or not 1 <= place <= len(kept):
-                raise WrongUsage(f"there are {screen.counted(len(kept), 'tangent')} to reopen")
+                raise WrongUsage(f"there are {counted(len(kept), 'tangent')} to reopen")
             state.reopen_tangent(kept[place - 1].name)
             said = "back in the tangent; /tangent leaves it"
         case "" | "enter" if not inside or word:
@@ -237,6 +222,6 @@ def _left_tangent(state: ConversationState, how: str) -> str:
 def _kept_tangents(state: ConversationState) -> str:
     rows = list[str]()
     for number, one in enumerate(state.kept_tangents(), 1):
-        size, opening = screen.counted(one.exchanges, "exchange"), harmless(first_words(one.opening, 80))
+        size, opening = counted(one.exchanges, "exchange"), harmless(first_words(one.opening, 80))
         rows.append(f"{number:>3}  {size:14}  {opening}")
     return "\n".join(rows) or "no tangent was left yet"

@@ -6,19 +6,16 @@ from typing import TYPE_CHECKING
 
 from ...checkpoints import RestoreResult, shown
 from ...checkpoints.labels import CheckpointTurn
-from ...cli_kit import screen
 from ...cli_kit.screen import styled, table
 from ...cli_kit.times import ago
 from ...entry import Checkpoint
 from ...ids import milliseconds
-from ...plain_text import harmless
+from ...plain_text import counted, harmless
 from ..view import Choice
 from .usage import WrongUsage, words
 
 if TYPE_CHECKING:
     from ..chat import Chat
-
-__all__ = ["checkpoint"]
 
 MAX_DIFF_LINES = 200
 DIFF_COLORS = {"+": "green", "-": "red", "@": "cyan"}
@@ -69,7 +66,7 @@ async def _diff(chat: Chat, label: str, other: str | None) -> None:
     lines = found.text.removesuffix("\n").split("\n") if found.files else ["no differences"]
     text = [styled(harmless(line), fg=DIFF_COLORS.get(line[:1])) for line in lines[:MAX_DIFF_LINES]]
     if len(lines) > MAX_DIFF_LINES:
-        text.append(f"… and {screen.counted(len(lines) - MAX_DIFF_LINES, 'line')} more")
+        text.append(f"… and {counted(len(lines) - MAX_DIFF_LINES, 'line')} more")
     await chat.view.output("\n".join(text))
 
 
@@ -96,5 +93,5 @@ def _described(result: RestoreResult, how: str) -> str:
     done = result.files.changes
     counts = ((len(done.added), "+"), (len(done.modified), "~"), (len(done.deleted), "-"))
     files = " ".join(f"{sign}{count:,}" for count, sign in counts if count) or "no"
-    kept = f"; {screen.counted(len(result.files.kept), 'file')} could not be restored"
+    kept = f"; {counted(len(result.files.kept), 'file')} could not be restored"
     return f"{how} {result.label}: {files} files" + (kept if result.files.kept else "")

@@ -27,8 +27,6 @@ from .usage import WrongUsage, nothing, words
 if TYPE_CHECKING:
     from ..chat import Chat
 
-__all__ = ["export", "list_sessions", "load", "new", "resume", "save", "snapshot", "take_over"]
-
 SHOWN = 20
 
 

@@ -14,7 +14,7 @@ from ...errors import InputError
 from ...memory.builtin import BuiltinEngine
 from ...memory.facts import Fact
 from ...memory.port import User
-from ...plain_text import first_words, harmless
+from ...plain_text import counted, first_words, harmless
 from ...report import read_context
 from ...sticky import ContextManager
 from ...stores.values import Address
@@ -22,8 +22,6 @@ from .usage import WrongUsage, nothing, typed_number
 
 if TYPE_CHECKING:
     from ..chat import Chat
-
-__all__ = ["agent", "context", "mcp", "memory", "model", "tools", "usage"]
 
 
 async def context(chat: Chat, rest: str) -> None:
@@ -49,7 +47,7 @@ async def context(chat: Chat, rest: str) -> None:
 async def _files(chat: Chat) -> None:
     manager = (await chat.state()).context_manager
     rows = [
-        (harmless(one.path), one.owner, screen.counted(len(one.files), "file"))
+        (harmless(one.path), one.owner, counted(len(one.files), "file"))
         for one in (manager.show() if manager else ())
     ]
     await chat.view.output(table(("path", "from", "now"), rows) if rows else "no sticky files")
@@ -87,7 +85,7 @@ async def mcp(chat: Chat, rest: str) -> None:
     for one in chat.tools.tools:
         if one.origin.kind == "mcp":
             rows[one.origin.key] = rows.get(one.origin.key, 0) + 1
-    lines = [(name, screen.counted(count, "tool")) for name, count in rows.items()]
+    lines = [(name, counted(count, "tool")) for name, count in rows.items()]
     lines += [(name, harmless(why)) for name, why in chat.equipment.servers.failures.items()]
     shown = table(("server", "tools"), lines) if lines else "no MCP server is configured"
     await chat.view.output("\n".join([shown, *map(screen.escaped, chat.equipment.servers.notices)]))
@@ -170,7 +168,7 @@ async def memory(chat: Chat, rest: str) -> None:
             facts = await _facts(chat)
             place = typed_number(more)
             if place is None or not 1 <= place <= len(facts):
-                raise WrongUsage(f"there are {screen.counted(len(facts), 'fact')} to forget")
+                raise WrongUsage(f"there are {counted(len(facts), 'fact')} to forget")
             await _engine(chat).drop(_user(chat), facts[place - 1].id)
             await chat.view.notice("forgotten")
         case "list" if not more:

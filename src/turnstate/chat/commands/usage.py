@@ -6,8 +6,6 @@ import shlex
 
 from ...errors import InputError
 
-__all__ = ["WrongUsage", "nothing", "typed_number", "words"]
-
 MAX_DIGITS = 9
 """Maximum digits of a number that a command accepts; nothing is numbered beyond that."""
 

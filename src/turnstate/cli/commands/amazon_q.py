@@ -28,6 +28,7 @@ from ...conversation.amazon_q.fields import KEPT
 from ...conversation.amazon_q.reader import LARGEST
 from ...errors import Busy, InputError, NotFound, SessionError, TurnstateError
 from ...open_databases import covers, hold
+from ...plain_text import counted
 from ...session.names import LONGEST, checked
 from ...stores.port import Store
 from .. import destination, documents
@@ -35,8 +36,6 @@ from ..completion import session_argument
 from ..options import json_option, output_options, quiet_option
 from ..source import STDIN, readable
 from ..store import EXIT_CODES, managed, opened, tenant_option, user_option
-
-__all__ = ["SavedConversation", "command", "saved_conversations"]
 
 MAGIC = b"SQLite format 3\0"
 WAL = 2  # the read version, in byte 19 of the header, of a database in WAL mode
@@ -170,8 +169,8 @@ class _AmazonQImport:
         self._print_summary()
 
     def _print_summary(self) -> None:
-        skipped = f", {screen.counted(self._skipped, 'session')} skipped" if self._skipped else ""
-        screen.say(f"{screen.counted(self._imported, 'session')} imported{skipped}")
+        skipped = f", {counted(self._skipped, 'session')} skipped" if self._skipped else ""
+        screen.say(f"{counted(self._imported, 'session')} imported{skipped}")
 
 
 def _fields(state: ConversationState, title: str) -> dict[str, Any]:
@@ -190,7 +189,7 @@ def _fields(state: ConversationState, title: str) -> dict[str, Any]:
 
 
 def _line(fields: dict[str, Any]) -> str:
-    counts = [screen.counted(fields[name], name[:-1]) for name in ("exchanges", "messages", "tools")]
+    counts = [counted(fields[name], name[:-1]) for name in ("exchanges", "messages", "tools")]
     more = ["a summary"] * fields["summary"] + ["an open tangent"] * fields["tangent"]
     return f"{fields['id']}  {fields['title']}: {', '.join(counts + more)}"
 
@@ -359,7 +358,7 @@ def _matching_key(path: str, keys: Sequence[str], key: str) -> str:
 
 
 def _listed(keys: Sequence[str]) -> str:
-    count = screen.counted(len(keys), "conversation")
+    count = counted(len(keys), "conversation")
     more = f" and {len(keys) - MAX_SHOWN:,} more" if len(keys) > MAX_SHOWN else ""
     return f"{count} ({', '.join(keys[:MAX_SHOWN])}{more})" if keys else "no conversations"
 

@@ -26,8 +26,6 @@ from ..completion import session_argument
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 
-__all__ = ["at_branch", "branch", "changed", "fork", "rewind", "undo"]
-
 COLUMNS = ("", "branch", "begins at", "how", "messages", "created", "name", "first words")
 
 

@@ -15,20 +15,19 @@ import click
 from ... import files
 from ...cli_kit import lookup, screen
 from ...config import AgentProfile, NotTrusted, Settings
+from ...config.table import default_store
 from ...errors import InputError, NotFound
 from ...home import Home
 from ...session import Session, SessionManager
 from ...snapshots import Snapshots
 from .. import picker
 from ..engine import engine_name
-from ..store import EXIT_CODES, default_store, store_flags
+from ..store import EXIT_CODES, store_flags
 from .config import approve
 
 if TYPE_CHECKING:
     from ...chat import Chat
     from ...chat.terminal import TerminalView
-
-__all__ = ["command"]
 
 DEFAULT_MODELS = {"anthropic": "claude-sonnet-5-5", "openai": "gpt-6.1-sol", "gemini": "gemini-3.8-flash"}
 """The model that answers if only a key is set, by the provider of the key."""

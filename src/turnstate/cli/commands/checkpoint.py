@@ -15,11 +15,12 @@ from ...checkpoints import CheckpointManager, Diff, shown
 from ...checkpoints.labels import CheckpointTurn
 from ...cli_kit import lookup, screen
 from ...cli_kit.progress import waiting
-from ...cli_kit.screen import harmless, styled, table
+from ...cli_kit.screen import styled, table
 from ...cli_kit.times import ago, iso
 from ...conversation import ConversationState
 from ...entry import Checkpoint
 from ...ids import milliseconds
+from ...plain_text import counted, harmless
 from ...session import Session
 from ...shadow.health import WAY_OUT
 from ...stores.values import SessionRow
@@ -28,8 +29,6 @@ from ..completion import session_argument
 from ..lazy_group import LazyCommand, LazyGroup
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
-
-__all__ = ["Target", "changes", "command", "target_options"]
 
 COLUMNS = ("checkpoint", "when", "files", "description")
 DIFF_COLORS = {"+": "green", "-": "red", "@@": "cyan"}
@@ -229,7 +228,7 @@ async def _expanded(target: Target, label: str) -> tuple[CheckpointTurn, dict[st
 
 def _report_damage(damaged: dict[str, str]) -> None:
     if damaged:
-        screen.say(f"{screen.counted(len(damaged), 'checkpoint')} damaged: {WAY_OUT}")
+        screen.say(f"{counted(len(damaged), 'checkpoint')} damaged: {WAY_OUT}")
 
 
 async def _compared(target: Target, label: str, other: str | None) -> Diff:

@@ -13,13 +13,12 @@ from ...cli_kit import screen
 from ...cli_kit.progress import waiting
 from ...cli_kit.screen import confirmed
 from ...entry import Checkpoint
+from ...plain_text import counted
 from .. import documents
 from ..options import json_option, yes_option
 from ..store import EXIT_CODES
 from .checkpoint import Target, changes, target_options
 from .sessions import described
-
-__all__ = ["clean", "keep", "restore", "undo"]
 
 MAX_LISTED = 20
 """Files that are listed one by one; --json lists all of them."""
@@ -132,7 +131,7 @@ def clean(target: Target, ignored: bool, yes: bool, as_json: bool) -> int:
     if ignored:
         return _purge(target, yes=yes, as_json=as_json)
     count, name = asyncio.run(_size(target))
-    if not confirmed(f"Delete {screen.counted(count, 'checkpoint')} of {name}?", yes=yes):
+    if not confirmed(f"Delete {counted(count, 'checkpoint')} of {name}?", yes=yes):
         return 1
     freed = asyncio.run(_cleaned(target))
     if as_json:
@@ -148,7 +147,7 @@ def _purge(target: Target, *, yes: bool, as_json: bool) -> int:
         screen.say(f"now ignored: {shown(path)}")
     if len(paths) > MAX_LISTED:
         screen.say(f"and {len(paths) - MAX_LISTED:,} more")
-    count = screen.counted(len(paths), "file")
+    count = counted(len(paths), "file")
     if paths and not confirmed(f"Remove {count} from all snapshots of {folder}?", yes=yes):
         return 1
     done = asyncio.run(_purged(target))
@@ -156,7 +155,7 @@ def _purge(target: Target, *, yes: bool, as_json: bool) -> int:
         fields = {"files": list(map(shown, paths)), "snapshots": done.snapshots, "freed": done.freed}
         screen.show(documents.compact(fields))
         return 0
-    screen.say(f"{count} removed from {screen.counted(done.snapshots, 'snapshot')}: {done.freed:,} bytes")
+    screen.say(f"{count} removed from {counted(done.snapshots, 'snapshot')}: {done.freed:,} bytes")
     return 0
 
 

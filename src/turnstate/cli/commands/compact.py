@@ -10,14 +10,13 @@ import click
 from ...cli_kit import lookup, screen
 from ...context.cut import Compaction, Strategy
 from ...context.policy import Budget
+from ...plain_text import counted, harmless
 from ...session import Session
 from .. import documents
 from ..completion import session_argument
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 from .branching import changed
-
-__all__ = ["command"]
 
 
 @click.command("compact", epilog=EXIT_CODES)
@@ -86,12 +85,12 @@ async def _preview(
         screen.show(documents.compact({"session": row.id, **_fields(planned)}))
     else:
         screen.say(f"session {row.id}: {_words(planned)}; nothing was written")
-        screen.display(screen.harmless(planned.summary))
+        screen.display(harmless(planned.summary))
     return 0
 
 
 def _words(done: Compaction) -> str:
-    replaced = f"a {done.source} replaces {screen.counted(done.messages, 'message')}"
+    replaced = f"a {done.source} replaces {counted(done.messages, 'message')}"
     return f"{replaced}; {done.tokens_before:,} tokens become {done.tokens_after:,}"
 
 

@@ -7,8 +7,6 @@ import click
 from ...cli_kit import screen
 from .. import completion
 
-__all__ = ["command"]
-
 EXIT_CODES = """\b
 Exit codes:
   0  success

@@ -20,8 +20,6 @@ from ...home import Home
 from .. import documents
 from ..options import json_option, yes_option
 
-__all__ = ["approve", "command"]
-
 EXIT_CODES = """\b
 Exit codes:
   0  success

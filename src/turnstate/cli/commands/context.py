@@ -16,8 +16,6 @@ from ..options import json_option
 from ..settings import model_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 
-__all__ = ["command"]
-
 
 @click.command("context", epilog=EXIT_CODES)
 @session_argument(required=False)

@@ -9,17 +9,14 @@ import click
 
 from ... import formats
 from ...cli_kit import screen
-from ...cli_kit.screen import harmless
 from ...errors import InputError
 from ...formats.exports import jsonl, markdown
 from ...formats.port import Format
 from ...message import Message
+from ...plain_text import harmless
 from .. import destination, documents, options
 from ..documents import Conversation, walk
 from .validate import described
-
-__all__ = ["TRANSCRIPTS", "command"]
-
 
 Transcript = Callable[[Conversation, Sequence[Message]], str]
 

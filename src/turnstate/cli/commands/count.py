@@ -11,12 +11,11 @@ from click.core import ParameterSource
 from ... import tokens
 from ...cli_kit import screen
 from ...formats.port import Format
+from ...plain_text import counted
 from ...tokens import Count, Counter
 from .. import documents, options
 from ..documents import Conversation, walk
 from ..settings import model_option
-
-__all__ = ["command"]
 
 DEFAULT_COUNTER = "o200k_base"
 
@@ -94,7 +93,7 @@ class _Tally:
         elif conversation.many:
             _show_row(cost, size, conversation.label)
         else:
-            text = f"{screen.counted(cost.tokens, 'token')} in {screen.counted(size, 'message')}"
+            text = f"{counted(cost.tokens, 'token')} in {counted(size, 'message')}"
             screen.show(f"{text} ({self.counter.name}, {cost.quality})")
 
     def _fields(self, conversation: Conversation, size: int, cost: Count) -> dict[str, Any]:

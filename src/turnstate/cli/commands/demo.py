@@ -12,8 +12,6 @@ from ...demo import commands, screen, story
 from .. import documents, run
 from ..options import json_option
 
-__all__ = ["command"]
-
 EXIT_CODES = """\b
 Exit codes:
   0  success

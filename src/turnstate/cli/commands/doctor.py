@@ -22,14 +22,13 @@ from ... import tokens
 from ..._version import __version__
 from ...cli_kit import screen
 from ...cli_kit.screen import styled
+from ...config.effects import file_of, shown_url
 from ...errors import TurnstateError
 from ...home import Home
 from ...tokens.cost import VOCABULARIES
 from .. import documents
 from ..options import json_option
-from ..store import file_of, opened, shown_url, store_option
-
-__all__ = ["Check", "checks", "command"]
+from ..store import opened, store_option
 
 Result = Literal["ok", "warning", "failed"]
 

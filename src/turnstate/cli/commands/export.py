@@ -40,8 +40,6 @@ from ..completion import session_names
 from ..options import named_format, output_options, quiet_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 
-__all__ = ["command"]
-
 ARCHIVE = ("archive", "jsonl")
 MARKDOWN = "markdown"
 HTML = "html"

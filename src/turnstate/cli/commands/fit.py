@@ -18,14 +18,13 @@ from ...context.fit import FILL, Fitted, fitted_document
 from ...context.summary_text import LANGUAGES, Language
 from ...errors import ContextOverflow, InvalidConversation
 from ...formats.port import Format
+from ...plain_text import counted
 from ...tokens import Counter
 from .. import destination, documents, options
 from ..documents import Conversation, walk
 from ..settings import model_option
 from .count import DEFAULT_COUNTER
 from .validate import described
-
-__all__ = ["command"]
 
 MAX_PER_KIND = 20
 """Lines of one kind per conversation: a malformed document may have thousands of violations."""
@@ -229,9 +228,9 @@ def _steps(result: Fitted) -> Iterator[str]:
         return
     yield from result.window.report.events
     if evicted := result.window.report.evicted:
-        yield f"{screen.counted(evicted, 'message')} left out"
+        yield f"{counted(evicted, 'message')} left out"
     if shortened := len(result.reduced):
-        yield f"{screen.counted(shortened, 'output')} shortened"
+        yield f"{counted(shortened, 'output')} shortened"
 
 
 def _say_some(where: str, remarks: Iterable[str], count: int) -> None:

@@ -22,14 +22,13 @@ from ...cli_kit.progress import Step, metered
 from ...errors import InputError, SessionError, TurnstateError
 from ...formats.port import Format
 from ...ids import wall_clock
+from ...plain_text import counted
 from ...session.names import checked
 from ...stores.port import Store
 from .. import documents, source
 from ..options import json_option, named_format
 from ..store import EXIT_CODES, opened, tenant_option
 from .sessions import entries
-
-__all__ = ["command"]
 
 STEP = 64 << 10
 """Bytes of an archive between two updates of the progress meter, even within a long session."""
@@ -197,7 +196,7 @@ class _Import:
 
     def _print_summary(self) -> None:
         counts = [
-            f"{screen.counted(self._results[result], 'session')} {text}"
+            f"{counted(self._results[result], 'session')} {text}"
             for result, text in RESULTS.items()
             if self._results[result] or result == "imported"
         ]

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from ...cli_kit import screen
+from ...config.source import suggestion
 from ...errors import UnknownName
 from ...home import Home
 from .. import documents
 from ..options import json_option
-from ..settings import suggestion
 
 if TYPE_CHECKING:
     from ...tools import McpServer
-
-__all__ = ["command"]
 
 LONGEST_URL = 8_000
 EXIT_CODES = """\b

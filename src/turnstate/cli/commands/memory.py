@@ -18,6 +18,7 @@ from ...errors import InputError, NotFound
 from ...memory.engines import NoEngine
 from ...memory.facts import Fact
 from ...memory.port import MemoryEngine, Recollection, User
+from ...plain_text import counted
 from ...stores.values import Address
 from .. import destination, documents
 from ..engine import engine_option, existing_engine, opened_engine
@@ -26,8 +27,6 @@ from ..store import EXIT_CODES, tenant_option
 
 if TYPE_CHECKING:
     from ...memory.builtin import BuiltinEngine
-
-__all__ = ["command"]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -253,7 +252,7 @@ def forget(
     elif fact:
         screen.say(f"the fact {fact} is forgotten")
     else:
-        screen.say(f"forgotten: {screen.counted(removed, 'message')}")
+        screen.say(f"forgotten: {counted(removed, 'message')}")
     return 0
 
 
@@ -318,7 +317,7 @@ def import_(file: str | None, user: str, store: str, tenant: str, engine: str | 
     if as_json:
         screen.show(documents.compact({"turns": turns}))
     else:
-        screen.say(f"imported {screen.counted(turns, 'turn')}")
+        screen.say(f"imported {counted(turns, 'turn')}")
     return 0
 
 

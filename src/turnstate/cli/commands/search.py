@@ -15,8 +15,6 @@ from .. import documents
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 
-__all__ = ["command"]
-
 WIDTH = 100
 
 

@@ -16,6 +16,7 @@ from ...cli_kit import lookup, screen
 from ...cli_kit.screen import table
 from ...cli_kit.times import ago, iso, time_option
 from ...ids import wall_clock
+from ...plain_text import counted
 from ...session import Session
 from ...stores.values import Filter, SessionRow
 from .. import documents
@@ -23,8 +24,6 @@ from ..completion import session_argument
 from ..lazy_group import LazyCommand, LazyGroup
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
-
-__all__ = ["command", "described", "entries", "fields", "state"]
 
 DEFAULT = "list"
 COLUMNS = ("id", "user", "state", "active", "entries", "tokens", "tags", "title")
@@ -331,7 +330,7 @@ async def _expire(store: str, tenant: str, *, as_json: bool) -> int:
             count += len(ended)
             for id in ended:
                 screen.show(documents.compact({"id": id, "result": "ended"}) if as_json else id)
-    screen.say(f"{screen.counted(count, 'session')} ended")
+    screen.say(f"{counted(count, 'session')} ended")
     return 0
 
 

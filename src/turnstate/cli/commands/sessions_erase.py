@@ -10,6 +10,7 @@ import msgspec
 from ...cli_kit import lookup, screen
 from ...cli_kit.screen import confirmed
 from ...cli_kit.times import iso
+from ...plain_text import counted
 from ...session import Erasure, SessionManager
 from ...snapshots import Snapshots
 from ...snapshots.snapshots import FOLDER
@@ -20,8 +21,6 @@ from ..engine import engine_option, existing_engine
 from ..options import json_option, yes_option
 from ..store import EXIT_CODES, existing, managed, tenant_option, user_option
 from .sessions import described, entries
-
-__all__ = ["destroy", "erase"]
 
 
 @click.command("destroy", epilog=EXIT_CODES)
@@ -97,7 +96,7 @@ def erase(
         id, what = row.id, described(row)
     else:
         rows = asyncio.run(_matching(store, tenant, user))
-        what = f"all data of {user}: {screen.counted(len(rows), 'session')}"
+        what = f"all data of {user}: {counted(len(rows), 'session')}"
     if not confirmed(f"Erase {what}, with snapshots, checkpoints and memories?", yes=yes):
         return 1
     receipt = asyncio.run(_erase(store, tenant, id, user, engine, snapshots))
@@ -143,14 +142,10 @@ def _show(receipt: Erasure, *, as_json: bool) -> None:
     for id, removed in receipt.sessions.items():
         screen.show(f"{screen.escaped(id)}  {_counts(removed)}")
     counts = [
-        screen.counted(len(receipt.sessions), "session"),
-        screen.counted(receipt.snapshots, "snapshot"),
-        f"{screen.counted(receipt.memories, 'message')} in memory",
-        *(
-            [f"checkpoints of {screen.counted(receipt.checkpoints, 'session')}"]
-            if receipt.checkpoints
-            else []
-        ),
+        counted(len(receipt.sessions), "session"),
+        counted(receipt.snapshots, "snapshot"),
+        f"{counted(receipt.memories, 'message')} in memory",
+        *([f"checkpoints of {counted(receipt.checkpoints, 'session')}"] if receipt.checkpoints else []),
     ]
     left = "no byte of the sessions is left" if receipt.scrubbed else "some bytes may be left"
     screen.show(f"erased at {iso(receipt.at)}: {', '.join(counts)}; {left}")

@@ -13,7 +13,7 @@ from ... import codec
 from ...archive.adopt import conversation, rows_of
 from ...cli_kit import lookup, screen
 from ...cli_kit.entry_text import entry_text
-from ...cli_kit.screen import harmless, styled
+from ...cli_kit.screen import styled
 from ...cli_kit.times import iso
 from ...context import text as text_lines
 from ...context.reduction import full_range, output_texts
@@ -21,6 +21,7 @@ from ...errors import NotFound, StoreDamaged
 from ...formats.exports import markdown
 from ...log.path import Damage, WatchedLog, entry_of, path_to, rows_backwards
 from ...message import Message, ToolCallResult
+from ...plain_text import harmless
 from ...stores.port import Log
 from ...stores.values import MESSAGE, Row, SessionRow
 from .. import documents, picker
@@ -29,8 +30,6 @@ from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 from .branching import at_branch
 from .sessions import entries, fields, state
-
-__all__ = ["command"]
 
 LAST_LINE = 10**12
 """A line number after the last line of any text."""

@@ -15,8 +15,6 @@ from ..completion import session_argument
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 
-__all__ = ["command"]
-
 
 @click.command("tree", epilog=EXIT_CODES)
 @session_argument(required=False)

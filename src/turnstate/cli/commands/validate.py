@@ -10,10 +10,9 @@ from msgspec import to_builtins
 
 from ...cli_kit import screen
 from ...formats.port import Format, Violation
+from ...plain_text import counted
 from .. import documents, options
 from ..documents import Conversation, walk
-
-__all__ = ["command", "described"]
 
 
 @click.command("validate", epilog=options.EPILOG)
@@ -97,13 +96,13 @@ class _Validation:
 
     def show_total(self, conversations: int) -> None:
         """Show the number of valid conversations."""
-        valid = f"{conversations - self.invalid:,} of {screen.counted(conversations, 'conversation')}"
-        screen.show(f"{valid} valid for {self.source.name}, {screen.counted(self.violations, 'violation')}")
+        valid = f"{conversations - self.invalid:,} of {counted(conversations, 'conversation')}"
+        screen.show(f"{valid} valid for {self.source.name}, {counted(self.violations, 'violation')}")
 
     def _show_one(self, conversation: Conversation, found: list[Violation]) -> None:
-        messages = screen.counted(documents.size(conversation.payload, self.source), "message")
+        messages = counted(documents.size(conversation.payload, self.source), "message")
         if found:
-            count = screen.counted(len(found), "violation")
+            count = counted(len(found), "violation")
             screen.show(f"not valid for {self.source.name}: {count} in {messages}")
         else:
             screen.show(f"valid for {self.source.name}: {messages}")

@@ -10,15 +10,15 @@ import msgspec
 
 from ...cli_kit import screen
 from ...cli_kit.progress import metered
+from ...config.effects import file_of, shown_url
 from ...errors import StoreDamaged
 from ...home import Home
 from ...log.records import recount, sampled_recount
+from ...plain_text import counted
 from ...stores.values import Finding
 from .. import documents
 from ..options import json_option
-from ..store import existing, file_of, shown_url, store_option
-
-__all__ = ["command"]
+from ..store import existing, store_option
 
 EXIT_CODES = """\b
 Exit codes:
@@ -74,9 +74,9 @@ async def _verify(url: str, *, repair: bool, deep: bool, as_json: bool) -> int:
     if not found:
         screen.say(f"{shown_url(url)}: no damage found")
     elif not repair:
-        screen.say(f"{screen.counted(found, 'finding')}; --repair sets damaged records aside")
+        screen.say(f"{counted(found, 'finding')}; --repair sets damaged records aside")
     else:
-        screen.say(f"{screen.counted(found, 'finding')}, {undone:,} not repaired")
+        screen.say(f"{counted(found, 'finding')}, {undone:,} not repaired")
     return 1 if found else 0
 
 

@@ -12,17 +12,17 @@ from typing import Any
 import click
 
 from ...cli_kit import screen
+from ...config.effects import shown_url
 from ...errors import NotFound
 from ...ids import wall_clock
 from ...memory.worker import TIMEOUT, Delivery, Worker
+from ...plain_text import counted
 from ...stores.port import Store
 from ...stores.values import Parcel
 from .. import documents
 from ..engine import engine_name, engine_option, opened_engine
 from ..options import json_option
-from ..store import EXIT_CODES, opened, shown_url, store_option
-
-__all__ = ["command"]
+from ..store import EXIT_CODES, opened, store_option
 
 PAGE = 1_000
 EVERYTHING = "all"
@@ -168,7 +168,7 @@ async def _revive(store: str, which: str, *, as_json: bool) -> int:
         for id in revived:
             screen.show(documents.compact({"id": id, "result": "revived"}))
     else:
-        screen.say(f"{screen.counted(len(revived), 'parcel')} will be retried")
+        screen.say(f"{counted(len(revived), 'parcel')} will be retried")
     return 0
 
 

@@ -22,20 +22,6 @@ from ..settings import tools_to_json
 from ..state import ConversationState
 from ..tools import CUSTOM, NATIVE
 
-__all__ = [
-    "KEPT",
-    "differing",
-    "digest",
-    "folded",
-    "of_answer",
-    "of_summary",
-    "put_back",
-    "read",
-    "restore",
-    "unfolded",
-    "written",
-]
-
 KEPT = "original"
 """The key under which a state keeps what it has no field for."""
 

@@ -22,19 +22,6 @@ from ...value import Extra
 from ..tools import PLACEHOLDER
 from . import fields, times
 
-__all__ = [
-    "CANCELLED",
-    "FORMAT",
-    "Naming",
-    "is_picture",
-    "read_assistant",
-    "read_results",
-    "read_user",
-    "written_assistant",
-    "written_results",
-    "written_user",
-]
-
 # Ids for messages and calls, the same each time a document is read.
 
 

@@ -29,8 +29,6 @@ from . import messages as assistants
 from . import messages as users
 from .messages import Naming
 
-__all__ = ["ENTRIES", "LARGEST", "MAIN", "SUMMARIZED", "load", "marked", "read", "repaired"]
-
 # Exchanges as a window would send them: every call is answered by what follows it and by nothing else.
 
 

@@ -15,8 +15,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ...errors import InvalidPayload
 
-__all__ = ["check"]
-
 Size = Annotated[int, Meta(ge=0)]
 Byte = Annotated[int, Meta(ge=0, le=255)]
 Name = Annotated[str, Meta(min_length=1)]

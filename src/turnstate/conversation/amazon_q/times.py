@@ -14,8 +14,6 @@ from typing import Any
 from ... import ids
 from ...errors import InvalidPayload
 
-__all__ = ["of_milliseconds", "start_milliseconds", "start_numbers", "utc"]
-
 _RFC_3339 = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)[Tt ](?P<minute>\d\d:\d\d):(?P<second>\d\d)(?P<fraction>\.\d+)?"
     r"(?P<offset>[Zz]|[+-]\d\d:\d\d)",

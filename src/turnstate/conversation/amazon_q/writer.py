@@ -24,8 +24,6 @@ from . import fields as metadata
 from . import fields as snapshots
 from .reader import ENTRIES, MAIN, SUMMARIZED
 
-__all__ = ["first_written", "left_out", "row", "saved", "write"]
-
 MOST_MESSAGES = 9_994
 """Maximum messages that Amazon Q sends; with more, it begins at a later prompt."""
 

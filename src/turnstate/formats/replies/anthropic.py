@@ -7,8 +7,6 @@ from typing import Any
 from ...errors import ReplyInterrupted
 from .reply import ResponseContent, failure, reported, spelled_out, whole
 
-__all__ = ["Stream", "answer"]
-
 _ASIDE = frozenset({"role", "content", "type", "usage", "model"})
 
 

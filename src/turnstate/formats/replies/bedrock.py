@@ -7,8 +7,6 @@ from typing import Any
 from ...errors import ReplyInterrupted
 from .reply import ResponseContent, failure, reported, spelled_out, whole
 
-__all__ = ["Stream", "answer"]
-
 
 def answer(payload: Any) -> ResponseContent:
     """Return the items and the usage of a response, or of its message alone."""

@@ -9,8 +9,6 @@ from ...errors import ModelFailed
 from ..rules.gemini import camel
 from .reply import ResponseContent, failure, reported, whole
 
-__all__ = ["Stream", "answer"]
-
 _SNAKE = re.compile("_([a-z])")
 
 

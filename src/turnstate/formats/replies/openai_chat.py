@@ -7,8 +7,6 @@ from typing import Any
 from ...errors import ReplyInterrupted
 from .reply import ResponseContent, failure, reported, whole
 
-__all__ = ["Stream", "answer"]
-
 _ONCE = frozenset({"id", "type", "role", "name", "index", "expires_at"})
 """Fields of a delta that arrive complete; any other text is continued by the next delta."""
 

@@ -7,8 +7,6 @@ from typing import Any
 from ...errors import ReplyInterrupted
 from .reply import ResponseContent, failure, reported, whole
 
-__all__ = ["Stream", "answer"]
-
 _ENDS = ("response.completed", "response.incomplete", "response.cancelled")
 
 

@@ -18,19 +18,6 @@ from ...entry import Usage
 from ...errors import InputError, InvalidPayload, ModelFailed, ReplyInterrupted, TooLarge
 from ...message import UNPARSED, Message
 
-__all__ = [
-    "Collector",
-    "ReceivedMessage",
-    "ResponseContent",
-    "ResponseStream",
-    "collected",
-    "failure",
-    "plain",
-    "reported",
-    "spelled_out",
-    "whole",
-]
-
 
 class ReceivedMessage(Message, frozen=True, kw_only=True):
     """A message that a provider just sent, with the usage that it reported.

@@ -11,8 +11,6 @@ from ..port import Violation
 from .fields import Fields, by_type
 from .report import Report, objects, shown
 
-__all__ = ["DOCUMENT", "ID", "LONGEST_NAME", "THINKING", "is_blank", "may_precede_system", "violations"]
-
 LONGEST_NAME = 128
 ID = re.compile(r"[a-zA-Z0-9_-]+")
 THINKING = ("thinking", "redacted_thinking")

@@ -9,8 +9,6 @@ from ..port import Violation
 from .fields import Fields
 from .report import NAME_64, Report, objects, shown
 
-__all__ = ["DOCUMENT", "ID", "is_blank", "violations"]
-
 ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 _ANSWERED = "stopReason usage metrics trace additionalModelResponseFields"
 _RESULT_BLOCKS = ("text", "json", "image", "document", "video", "searchResult")

@@ -16,8 +16,6 @@ from msgspec import UNSET
 
 from ..edits import put
 
-__all__ = ["Departure", "Fields", "Kind", "by_type", "departures", "stripped"]
-
 Path = tuple[str | int, ...]
 Kind = Callable[[dict[str, Any]], "Fields | None"]
 """Picks the description of an object by its contents; None for an object of an unknown kind."""

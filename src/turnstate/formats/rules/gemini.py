@@ -9,8 +9,6 @@ from ..port import Violation
 from .fields import Fields
 from .report import NAME_64, Report, objects, shown
 
-__all__ = ["DOCUMENT", "SYSTEM_KEYS", "camel", "violations"]
-
 SYSTEM_KEYS = ("systemInstruction", "system_instruction")
 
 _BLOB = Fields("data! mimeType displayName", snake=True)

@@ -8,8 +8,6 @@ from ..port import Violation
 from .fields import Fields, by_type
 from .report import Report, shown
 
-__all__ = ["DOCUMENT", "LONGEST_ID", "violations"]
-
 LONGEST_ID = 40
 
 _PART = by_type(

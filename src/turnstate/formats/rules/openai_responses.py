@@ -8,21 +8,6 @@ from ..port import Violation
 from .fields import Fields, by_type
 from .report import NAME_64, Report, shown
 
-__all__ = [
-    "CONTINUING",
-    "DOCUMENT",
-    "KINDS",
-    "LONGEST_ID",
-    "Kind",
-    "call_kind",
-    "id_of_call",
-    "id_of_output",
-    "may_be_call",
-    "output_kind",
-    "type_of",
-    "violations",
-]
-
 LONGEST_ID = 64
 
 _PART = by_type(

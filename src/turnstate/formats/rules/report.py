@@ -9,8 +9,6 @@ from typing import Any
 from ..port import Violation
 from .fields import Fields, departures
 
-__all__ = ["NAME_64", "Report", "objects", "shown"]
-
 NAME_64 = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 

@@ -11,8 +11,6 @@ from functools import cache
 from ..facts import FactKind
 from .terms import terms
 
-__all__ = ["all_concept_terms", "concept_terms"]
-
 _WORDS: dict[FactKind, str] = {
     "name": "name called 名前 お名前 名字",
     "home": "city town live home address move country 住所 住んで 引っ越し 都市 街 町 家 城市 住在 搬家 地址",

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ...stores.sql import named_statements, without_comments
 
-__all__ = ["Ask", "Database", "Operation", "asked", "schema_steps", "statements"]
-
 T = TypeVar("T")
 
 

@@ -13,8 +13,6 @@ from datetime import date, timedelta
 from math import exp
 from typing import NamedTuple
 
-__all__ = ["Period", "closeness", "periods"]
-
 _MONTHS = "january february march april may june july august september october november december".split()
 _NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)} | {
     name[:3]: number for number, name in enumerate(_MONTHS, 1)

@@ -29,8 +29,6 @@ from .documents import (
 from .drafts import MessageDraft
 from .fact_rows import drop_sources, merge_claims, put_facts
 
-__all__ = ["DeliveryBatch", "RefusedDelivery", "add_mark", "drop_session", "drop_user", "store"]
-
 
 class DeliveryBatch(NamedTuple):
     """A part of a delivery that is written in one transaction."""

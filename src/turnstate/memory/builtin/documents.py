@@ -17,20 +17,6 @@ from .database import Ask, Operation, asked
 from .drafts import MessageDraft
 from .terms import terms
 
-__all__ = [
-    "CHUNK",
-    "Owner",
-    "add_documents",
-    "add_postings",
-    "known_owner",
-    "lock",
-    "make_room",
-    "new_owner",
-    "put_vectors",
-    "remove_documents",
-    "set_owner",
-]
-
 CHUNK = 8_192
 """The range of document numbers that one row of postings covers."""
 

@@ -17,8 +17,6 @@ from ...message import Message
 from .signs import Sign, signs
 from .terms import MAX_TEXT, terms
 
-__all__ = ["MessageDraft", "addressed", "drafts", "redrafted"]
-
 TRANSCRIPT_SHARE = 0.6
 """The share of messages that must begin with a name for the names to count as authors."""
 

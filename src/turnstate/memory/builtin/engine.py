@@ -31,8 +31,6 @@ from .drafts import MessageDraft, addressed, drafts, redrafted
 from .fact_rows import drop_fact, facts_of
 from .meaning import Meaning
 
-__all__ = ["MAX_DOCUMENTS", "NOTES", "BuiltinEngine"]
-
 _log = logging.getLogger(__name__)
 
 MAX_DOCUMENTS = 50_000

@@ -19,8 +19,6 @@ from .database import Ask, Operation, asked
 from .documents import CHUNK, add_postings, known_owner, remove_documents, set_owner
 from .signs import Sign
 
-__all__ = ["drop_fact", "drop_sources", "facts_of", "merge_claims", "put_facts"]
-
 
 def facts_of(owner: int) -> Operation[list[Fact]]:
     """Return all facts of an owner with their sources."""

@@ -24,8 +24,6 @@ from .documents import Owner, put_vectors
 if TYPE_CHECKING:
     from .vectors import Similarities, Vectors
 
-__all__ = ["Meaning", "passages"]
-
 _log = logging.getLogger(__name__)
 
 PAGE = 2_000

@@ -22,8 +22,6 @@ from ...stores.postgres.pooler import STATEMENTS, configured_commit, is_pooled, 
 from ...stores.postgres.server import PostgresTarget, target
 from .database import Ask, Operation, schema_steps, statements
 
-__all__ = ["PostgresDatabase"]
-
 VERSION = 1
 SUFFIX = "_memory"
 """The suffix of the schema: the memory of a store in the schema ``turnstate`` is in ``turnstate_memory``."""

@@ -27,8 +27,6 @@ from .dates import Period, periods
 from .signs import Sign
 from .terms import is_dense, terms
 
-__all__ = ["ASSISTANT", "USER", "Group", "Question", "related"]
-
 USER, ASSISTANT = "user", "assistant"
 
 RELATED_WEIGHT = 0.3

@@ -24,8 +24,6 @@ from .dates import closeness
 from .question import Group, Question
 from .signs import Sign
 
-__all__ = ["REACH", "RankedTurn", "Ranking", "Surroundings", "TurnScan", "idf"]
-
 REACH = 4
 DISCOUNT = 0.55
 KERNEL = tuple((offset, DISCOUNT ** abs(offset)) for offset in range(-REACH, REACH + 1))

@@ -32,8 +32,6 @@ from .terms import terms
 if TYPE_CHECKING:
     from .vectors import Similarities
 
-__all__ = ["found"]
-
 MIN_ADDRESSED = 3
 """Times that a name must be used as an address before a question can use it for its owner."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from enum import IntFlag
 
-__all__ = ["Sign", "signs"]
-
 
 class Sign(IntFlag):
     """What was found in a turn."""

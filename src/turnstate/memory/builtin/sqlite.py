@@ -21,11 +21,11 @@ import apsw
 
 from ...errors import InputError, NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from ...files import FILE_MODE
+from ...own_files import MEMORY_APPLICATION
 from ...process import Gate, Owner, pause_before_fork, paused
 from ...stores.sqlite.changes import SCRUB_PAUSE, SCRUB_SECONDS, SCRUB_WAIT_MS
 from ...stores.sqlite.connection import (
     MEMORY,
-    MEMORY_APPLICATION,
     Connection,
     check_sqlite_version,
     connect,
@@ -36,8 +36,6 @@ from ...stores.sqlite.connection import (
 from ...stores.sqlite.faults import FilesReplaced, translated
 from ...stores.sqlite.wal import settle_log
 from .database import Operation, schema_steps, statements
-
-__all__ = ["SqliteDatabase"]
 
 VERSION = 1
 

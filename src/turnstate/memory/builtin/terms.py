@@ -18,8 +18,6 @@ from unicodedata import normalize
 
 import apsw
 
-__all__ = ["MAX_TEXT", "is_dense", "stem", "terms", "words"]
-
 MAX_TEXT = 16_000
 """The most characters kept and indexed of a message; anything beyond is a dump, which buries the rest."""
 

@@ -19,8 +19,6 @@ from .database import Database
 from .drafts import MessageDraft, redrafted
 from .fact_rows import facts_of
 
-__all__ = ["FactLine", "HeadLine", "TurnLine", "exported", "parsed"]
-
 VERSION = 1
 PAGE = 500
 

@@ -17,8 +17,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Similarities", "VectorCache", "Vectors", "packed"]
-
 REACH = 3
 DISCOUNT = 0.5
 

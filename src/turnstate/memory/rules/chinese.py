@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .rule import Rule, rule
 
-__all__ = ["CHINESE"]
-
 _PLACE = "(?P<value>[\u4e00-\u9fffA-Za-z·]{1,12}?)"
 _PLACE_END = "(?=了|住|来|去|工作|生活|定居|，|。|！|,|\\.|、|；|$|已经|的|因为|和|跟|，)"
 _THING = "(?P<value>[^，。！？、；\\s]{1,24}?)"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .rule import Rule, rule
 
-__all__ = ["ENGLISH"]
-
 _I = r"\b(?:I|we)(?:'ve|'m|'re| have| am| are|'d)?"
 _FILL = (
     r"(?: (?:been|just|finally|recently|actually|now|also|both|really|currently|already|officially|then))*"

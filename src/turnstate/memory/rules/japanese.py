@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .rule import Rule, rule
 
-__all__ = ["JAPANESE"]
-
 _WHEN = "(?:先月|先週|先日|昨日|今日|今月|今週|今年|去年|昨年|来月|来週|来年|最近|現在|今|年|月|日|末|春|夏|秋|冬)*"
 _PLACE = f"{_WHEN}(?P<value>[一-龥々ヶァ-ヺーA-Za-z]{{1,16}})"
 _THING = "(?P<value>[^、。！？\\s「」]{1,30}?)"

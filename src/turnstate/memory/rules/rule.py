@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from ..facts import FactKind
 
-__all__ = ["Rule", "rule", "sentences"]
-
 _ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 MAX_SENTENCE = 400

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_secret"]
-
 _NAMED = re.compile(
     r"\b(?:pass(?:word|phrase|code)?|pwd|pin(?: code)?|secret|api[ _-]?key|access[ _-]?key|token|credential|cvv|cvc|"
     r"ssn|social security|private key|seed phrase|recovery code)s?\b"

@@ -34,8 +34,6 @@ from ..values import (
     Span,
 )
 
-__all__ = ["Indexed", "MemoryTables", "StoredSession", "private", "written"]
-
 
 class Indexed:
     """An entry and its words; the index has all entries in the order in which they were written."""

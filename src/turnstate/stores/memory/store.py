@@ -41,8 +41,6 @@ from ..values import (
 )
 from .state import MemoryTables, StoredSession, private, written
 
-__all__ = ["MemoryStore", "connect"]
-
 _named: dict[str, MemoryStore] = {}
 
 

@@ -26,8 +26,6 @@ from .faults import AnswerLost
 from .log import change_columns, refusal
 from .rows import entry_columns
 
-__all__ = ["BatchedAppends"]
-
 PAUSE = 0.2
 """The most seconds before a change is sent again whose answer was lost."""
 

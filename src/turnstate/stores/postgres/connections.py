@@ -29,8 +29,6 @@ from .pooler import STATEMENTS, PoolerSeen, configured_commit, is_pooled, pinned
 from .queries import Query, functions, migrations, queries
 from .server import PostgresSettings, PostgresTarget
 
-__all__ = ["LONG", "PATIENCE", "Connections", "Work", "migrate"]
-
 CONNECT_PATIENCE = 3.0
 """Seconds to wait for a new connection; short enough to raise an error within five."""
 

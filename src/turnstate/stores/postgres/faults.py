@@ -10,8 +10,6 @@ import asyncpg
 
 from ...errors import AlreadyExists, InputError, StoreDamaged, StoreError, StoreUnavailable, TurnstateError
 
-__all__ = ["BROKEN", "CUT", "FAULTS", "ROLLED_BACK", "AnswerLost", "fault", "unreachable"]
-
 ROLLED_BACK = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """Nothing was written, and a second attempt may succeed."""
 

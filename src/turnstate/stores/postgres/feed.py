@@ -19,8 +19,6 @@ from .connections import Connections
 from .log import missing
 from .rows import entry_row
 
-__all__ = ["feed", "feed_end", "last_key", "since", "writers"]
-
 PATIENCE = 1.0
 """Seconds that a page waits for open transactions; after that it is empty, and the caller asks again."""
 

@@ -14,8 +14,6 @@ from ..admission import KnownKey, admitted
 from ..values import Address, Change, Receipt, Record, Row, SessionRow
 from .rows import entry_columns, entry_row
 
-__all__ = ["change_columns", "entries", "missing", "refusal", "repeated_id"]
-
 
 def missing(at: Address) -> NotFound:
     """Return the error for a session that does not exist."""

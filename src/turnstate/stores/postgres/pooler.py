@@ -15,8 +15,6 @@ from typing import Any
 
 from ...errors import StoreUnavailable
 
-__all__ = ["STATEMENTS", "PoolerSeen", "configured_commit", "is_pooled", "pinned"]
-
 STATEMENTS = 100
 """The most prepared statements that the driver keeps for a connection without a pooler."""
 

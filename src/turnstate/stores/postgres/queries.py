@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 from ..sql import migration_steps, named_statements, without_comments
 from .server import SCHEMA
 
-__all__ = ["Query", "functions", "migrations", "queries"]
-
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 _STATEMENTS = named_statements(__package__, "queries.sql", "verification.sql")
 _MIGRATIONS = migration_steps(__package__)

@@ -14,25 +14,6 @@ import msgspec
 from ...errors import InputError, StoreDamaged
 from ..values import BranchRow, Parcel, Record, Row, SessionRow
 
-__all__ = [
-    "DAMAGED",
-    "branch_row",
-    "checksum",
-    "content_sum",
-    "encoded",
-    "entry_columns",
-    "entry_row",
-    "kept",
-    "marks",
-    "parcel_row",
-    "query_of",
-    "quoted",
-    "session_and_entries",
-    "session_columns",
-    "session_row",
-    "vector",
-]
-
 # Words as PostgreSQL stores them: quoted lexemes of a ``tsvector``, and a ``tsquery`` for all of them.
 
 

@@ -30,8 +30,6 @@ from .connections import Connections
 from .feed import last_key, writers
 from .rows import DAMAGED, entry_row, query_of, vector
 
-__all__ = ["Indexer", "search"]
-
 STEP = 256
 """Messages that are indexed in one transaction."""
 

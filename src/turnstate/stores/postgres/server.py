@@ -16,8 +16,6 @@ from msgspec import Struct
 from ...errors import InputError, StoreUnavailable
 from ..values import Durability
 
-__all__ = ["LEAST_SERVER", "SCHEMA", "PostgresSettings", "PostgresTarget", "target"]
-
 LEAST_SERVER = 130_000
 """PostgreSQL 13: older versions are no longer maintained."""
 

@@ -56,8 +56,6 @@ from .search import Indexer, search
 from .server import target
 from .verify import findings
 
-__all__ = ["PostgresStore", "connect"]
-
 _TABLES = ("session", "branch", "entry", "word", "indexed", "damaged", "key", "outbox")
 _CREATED = re.compile(r'FUNCTION "\w+"\.(\w+)').findall
 _MAX_FOREIGN = 10  # objects that `facts` names

@@ -28,8 +28,6 @@ from ..verify.lineage import inspect_head, inspect_lineage
 from .connections import LONG, Connections, Work
 from .rows import checksum, content_sum, kept, marks, quoted
 
-__all__ = ["findings"]
-
 SESSIONS_AT_ONCE = 12
 
 

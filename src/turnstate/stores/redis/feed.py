@@ -22,8 +22,6 @@ from .log import refusal, rows_at
 from .rows import described
 from .server import Server, script
 
-__all__ = ["feed", "feed_end", "since"]
-
 STEP = 250
 """Members of a bucket that are read at a time to find those of one session."""
 

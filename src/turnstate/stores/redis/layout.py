@@ -23,27 +23,6 @@ import msgspec
 from ...errors import InputError
 from ..values import Address
 
-__all__ = [
-    "BUCKETS",
-    "DIGITS",
-    "END",
-    "LISTS",
-    "MOST",
-    "VERSION",
-    "VERSION_KEY",
-    "bucket_of",
-    "index_key",
-    "integer",
-    "moment",
-    "named",
-    "natural",
-    "packed",
-    "parcel_key",
-    "session_key",
-    "session_keys",
-    "text",
-]
-
 VERSION = 1
 """The version of this layout; a higher one is from a newer Turnstate."""
 

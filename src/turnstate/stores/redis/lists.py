@@ -10,8 +10,6 @@ from typing import NamedTuple
 from .layout import BUCKETS, DIGITS, END, index_key
 from .server import Server, script
 
-__all__ = ["Member", "MergedList"]
-
 FIRST_FETCH = 8
 """Members that the first request takes from each bucket; later requests take more."""
 

@@ -17,20 +17,6 @@ from .losses import LossDetector, Sighting
 from .rows import branch_rows, entry, known_key, packed_parcel, receipt, record_arguments, session
 from .server import Server, script
 
-__all__ = [
-    "MAX_BYTES",
-    "PipelinedAppends",
-    "ahead",
-    "branches",
-    "commit",
-    "find",
-    "newest",
-    "read",
-    "refusal",
-    "rows_at",
-    "sweep",
-]
-
 MAX_ENTRIES = 1_000
 MAX_BYTES = 4_000_000
 """Limits of one answer, unless a single entry is larger: the server does nothing else while it builds one."""

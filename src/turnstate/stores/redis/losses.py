@@ -17,8 +17,6 @@ from .layout import session_key, text
 from .rows import born, session
 from .server import Server, script
 
-__all__ = ["MAX_SESSIONS", "LossDetector", "Sighting", "compare_with_server"]
-
 MAX_SESSIONS = 10_000
 """The most sessions that are remembered, those used last: a few megabytes."""
 

@@ -13,8 +13,6 @@ from .lists import Member, MergedList
 from .rows import parcel
 from .server import Server, script
 
-__all__ = ["RedisOutbox"]
-
 MAX_REMEMBERED = 10_000
 """Parcels whose bucket is remembered: more than any worker has claimed at a time."""
 

@@ -19,24 +19,6 @@ from ..admission import KnownKey
 from ..values import MESSAGE, Address, BranchRow, Parcel, Receipt, Record, Row, SessionRow
 from .layout import integer, named, natural, text
 
-__all__ = [
-    "Description",
-    "born",
-    "branch",
-    "branch_rows",
-    "checksum",
-    "described",
-    "entry",
-    "known_key",
-    "packed_parcel",
-    "packed_words",
-    "parcel",
-    "receipt",
-    "record_arguments",
-    "session",
-    "session_fields",
-]
-
 _TEXTS = ("tenant", "id", "title", "counter", "holder", "reason")
 _NUMBERS = ("created", "active", "idle", "epoch", "branch", "seq", "total", "version", "fence", "lease_until")
 _SIGNED = ("total", "version")  # a session that is still being imported may begin below zero

@@ -28,8 +28,6 @@ from .log import MAX_BYTES, rows_at
 from .rows import described, entry, packed_words
 from .server import Call, Server, script
 
-__all__ = ["MAX_SCANNED", "search"]
-
 MAX_SCANNED = 10_000
 """The most entries that one search scans."""
 

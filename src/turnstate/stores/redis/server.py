@@ -32,8 +32,6 @@ from .faults import (
 )
 from .target import RedisTarget
 
-__all__ = ["Call", "Script", "Server", "script"]
-
 _INCLUDE = re.compile(r"^-- include (\w+)\n", re.MULTILINE)
 
 

@@ -19,8 +19,6 @@ from .layout import VERSION, VERSION_KEY
 from .server import Server
 from .target import RedisTarget
 
-__all__ = ["RedisSettings", "claim_layout", "described", "settings", "weakest"]
-
 LEAST_VERSION = (7, 0)
 """Older versions do not support script flags, and might abort a script halfway."""
 

@@ -65,8 +65,6 @@ from .settings import RedisSettings, claim_layout, described, settings, weakest
 from .target import RedisTarget, parsed
 from .verify import verified
 
-__all__ = ["RedisStore", "connect"]
-
 PAGE = 100
 """Sessions that are fetched at a time."""
 

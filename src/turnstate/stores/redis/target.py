@@ -21,8 +21,6 @@ from msgspec import Struct
 from ...errors import InputError
 from ..values import Durability
 
-__all__ = ["RedisTarget", "parsed"]
-
 TIMEOUT = 3.0
 """Seconds to wait for an answer; short enough to raise an error within five."""
 

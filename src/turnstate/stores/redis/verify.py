@@ -26,8 +26,6 @@ from .server import Server, script
 from .verify_lists import BucketInspection, inspect_bucket
 from .verify_session import Edit, SessionView, kind_member, word_members
 
-__all__ = ["verified"]
-
 T = TypeVar("T")
 
 PAUSE = 0.2

@@ -16,8 +16,6 @@ from .rows import described, parcel
 from .server import Server, script
 from .verify_session import Edit, mend
 
-__all__ = ["BucketInspection", "inspect_bucket"]
-
 PAGE = 500
 
 

@@ -22,8 +22,6 @@ from .log import MAX_BYTES
 from .rows import Description, branch, checksum, described, known_key, session
 from .server import Server, script
 
-__all__ = ["Edit", "SessionView", "kind_member", "mend", "word_members"]
-
 T = TypeVar("T")
 
 Edit = tuple[bytes, ...]

@@ -46,18 +46,6 @@ from .rows import (
 )
 from .salvage import rows_around
 
-__all__ = [
-    "Heads",
-    "add_entries",
-    "commit",
-    "commit_together",
-    "deletion_bytes",
-    "is_plain",
-    "remove",
-    "run_each",
-    "scrub",
-]
-
 Job = Callable[[Connection], Any]
 
 DELETION_OVERHEAD = 256_000

@@ -25,33 +25,13 @@ from ... import folder_gate
 from ...errors import NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from ...files import FILE_MODE
 from ...open_databases import PATIENCE, hold, no_hold
-from ...own_files import APPLICATION, MEMORY_APPLICATION
+from ...own_files import APPLICATION
 from ...process import keep_forever
 from .disk import check_locks, no_locks
 from .faults import FilesReplaced
 from .queries import MIGRATIONS
 from .rows import add_functions
 from .wal import has_log, lost_commits, note_lost_commits, read_log, report_lost_commits
-
-__all__ = [
-    "APPLICATION",
-    "LEAST_SQLITE",
-    "LOOK_AGAIN",
-    "MEMORY",
-    "MEMORY_APPLICATION",
-    "PATIENCE",
-    "WAL_PAGES",
-    "Connection",
-    "check_readable",
-    "check_sqlite_version",
-    "connect",
-    "create_file",
-    "foreign_objects",
-    "is_current",
-    "migrate",
-    "migrated",
-    "patience",
-]
 
 T = TypeVar("T")
 

@@ -14,8 +14,6 @@ import tempfile
 
 from ...errors import StoreUnavailable
 
-__all__ = ["check_locks", "is_gone", "no_locks"]
-
 _GONE = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ENOTCONN, errno.ESHUTDOWN, errno.ENOENT}
 
 

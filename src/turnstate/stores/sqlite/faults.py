@@ -12,8 +12,6 @@ import apsw
 from ...errors import InputError, StoreDamaged, StoreError, StoreUnavailable, TurnstateError
 from .disk import check_locks, is_gone, no_locks
 
-__all__ = ["FAULTS", "UNREADABLE", "UNUSABLE", "FilesReplaced", "fault", "translated", "unusable"]
-
 
 class FilesReplaced(apsw.Error):
     """Another program removed or replaced a file of a database while this process had it open."""

@@ -16,8 +16,6 @@ from .faults import UNREADABLE
 from .queries import SQL
 from .rows import entry_row, session_place, stored_id
 
-__all__ = ["feed", "feed_end", "since"]
-
 
 def since(db: apsw.Connection, at: Address, id: str | None, limit: int) -> list[Row]:
     """Return the entries of a session, on all branches, that were written after a given one."""

@@ -40,15 +40,6 @@ from .rows import (
 )
 from .salvage import promised, rows_around
 
-__all__ = [
-    "LogSnapshot",
-    "at_once",
-    "branches",
-    "find",
-    "newest",
-    "read",
-]
-
 T = TypeVar("T")
 
 BESIDE_BODY = 64

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from ..sql import migration_steps, named_statements
 
-__all__ = ["MIGRATIONS", "SCANS", "SHORT", "SQL"]
-
 SQL = named_statements(__package__, "queries.sql", "verification.sql")
 """Statements by name."""
 

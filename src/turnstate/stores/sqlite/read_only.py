@@ -28,8 +28,6 @@ from .readers import Readers
 from .wal import beside, has_log
 from .writer import Writer
 
-__all__ = ["FrozenReaders", "NoWriter", "is_read_only", "readers_of"]
-
 T = TypeVar("T")
 FileStamp = tuple[tuple[int, int] | None, ...]
 

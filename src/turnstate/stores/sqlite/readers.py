@@ -32,8 +32,6 @@ from .connection import LOOK_AGAIN, Connection, connect
 from .faults import FAULTS, fault
 from .queries import SQL
 
-__all__ = ["Query", "Readers", "TooLarge"]
-
 T = TypeVar("T")
 Work = Callable[[], Any]
 Query = Callable[[apsw.Connection], T]

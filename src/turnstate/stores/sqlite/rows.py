@@ -18,28 +18,6 @@ from .faults import UNREADABLE
 from .queries import SQL
 from .soundness import ids_are_indexed
 
-__all__ = [
-    "SessionPlace",
-    "add_functions",
-    "advance_columns",
-    "branch_row",
-    "checksum",
-    "entry_row",
-    "entry_values",
-    "last_branch",
-    "longer_than_promised",
-    "marks",
-    "parcel",
-    "session_columns",
-    "session_place",
-    "session_row",
-    "sessions",
-    "single_value",
-    "stored_content",
-    "stored_id",
-    "unreadable_row",
-]
-
 T = TypeVar("T")
 
 _SESSION_FIELDS = (

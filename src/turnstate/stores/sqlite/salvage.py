@@ -28,8 +28,6 @@ from .faults import UNREADABLE
 from .queries import SQL
 from .rows import SessionPlace, checksum, entry_row, stored_content, unreadable_row
 
-__all__ = ["Salvaged", "promised", "publish", "rows_around", "salvage", "salvage_path"]
-
 MAX_FAILURES = 100_000
 """Ranges of one table that may fail before the rest of it is skipped, so salvage takes seconds, not hours."""
 

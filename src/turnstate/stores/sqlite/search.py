@@ -33,8 +33,6 @@ from .queries import SQL
 from .rows import entry_row, unreadable_row
 from .soundness import entries_are_there, list_is_indexed, words_are_indexed
 
-__all__ = ["MOST_BEHIND", "behind", "index_some", "newest_indexed", "rebuild_some", "search"]
-
 STEP = 256
 """Entries to index in one transaction, during which other processes cannot write."""
 

@@ -18,15 +18,6 @@ import apsw
 from ...errors import StoreDamaged
 from .queries import SQL
 
-__all__ = [
-    "entries_are_there",
-    "expiry_is_indexed",
-    "ids_are_indexed",
-    "list_is_indexed",
-    "parcels_are_indexed",
-    "words_are_indexed",
-]
-
 MAX_COMPARED = 10_000
 """Up to this many sessions, each is looked up in every index (11 ms); more are only counted."""
 

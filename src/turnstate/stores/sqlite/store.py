@@ -70,8 +70,6 @@ from .verify import findings
 from .wal import beside, unnoted_fault
 from .writer import IDLE, Writer
 
-__all__ = ["SqliteStore", "connect", "connect_to_read"]
-
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)

@@ -12,8 +12,6 @@ from urllib.parse import unquote, urlsplit
 from ...errors import InputError
 from ...files import FILE_MODE
 
-__all__ = ["commits_in_loop", "mode_of", "path_of"]
-
 _MODES = {"0600": 0o600, "0640": 0o640, "0660": 0o660}
 _OPTIONS = {"mode": tuple(_MODES), "commit": ("thread",)}
 

@@ -40,8 +40,6 @@ from .verify_index import (
 )
 from .writer import Writer
 
-__all__ = ["FileCheck", "FileStructure", "findings", "inspect_structure", "rescue", "session_keys"]
-
 MAX_FAULTS = 20
 """Maximum number of faults in the file to report."""
 

@@ -17,19 +17,6 @@ from ..verify.inspection import Check, Inspection, asked, is_text, text
 from .queries import SQL
 from .search import newest_indexed
 
-__all__ = [
-    "PAGE",
-    "address_of",
-    "empty_index",
-    "expected_words",
-    "indexed_words",
-    "inspect_description",
-    "inspect_lost_commits",
-    "inspect_parcel_texts",
-    "inspect_promises",
-    "is_index_complete",
-]
-
 _TEXTS = ("title", "holder", "reason")
 _REPLACED = "set aside, and invalid characters replaced"
 

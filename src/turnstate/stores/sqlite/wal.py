@@ -27,20 +27,6 @@ from .queries import SQL
 if TYPE_CHECKING:
     from .connection import Connection
 
-__all__ = [
-    "Wal",
-    "beside",
-    "fill_log",
-    "grow_log",
-    "has_log",
-    "lost_commits",
-    "note_lost_commits",
-    "read_log",
-    "report_lost_commits",
-    "settle_log",
-    "unnoted_fault",
-]
-
 MIN_LOST = 2
 """Number of commits after a broken frame that a power cut cannot explain."""
 

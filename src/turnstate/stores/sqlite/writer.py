@@ -41,8 +41,6 @@ from .faults import FAULTS, UNREADABLE, UNUSABLE, fault
 from .search import index_some
 from .wal import grow_log, report_lost_commits, settle_log
 
-__all__ = ["BATCH", "IDLE", "Writer"]
-
 T = TypeVar("T")
 Job = Callable[[Connection], Any]
 

@@ -11,16 +11,6 @@ from ...tokens import counter_names
 from ..values import Address
 from .inspection import Check, Inspection, asked, is_text, text
 
-__all__ = [
-    "DEFAULT_COUNTER",
-    "inspect_counter",
-    "inspect_keys",
-    "inspect_meta",
-    "inspect_orphans",
-    "inspect_parcels",
-    "parsed",
-]
-
 DEFAULT_COUNTER = "o200k_base"
 """The counter that replaces a damaged one; also the default for new sessions."""
 

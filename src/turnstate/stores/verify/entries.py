@@ -20,8 +20,6 @@ from ...entry import Entry, ModelChange, Note
 from ...errors import NewerFormat, TurnstateError
 from .inspection import Check, Inspection, Statement, strictly, text
 
-__all__ = ["MISMATCH", "PAGE", "Look", "Seen", "Stretch", "inspect_entries", "is_sound"]
-
 PAGE = 500
 """Entries to read in one transaction, which takes a few milliseconds."""
 

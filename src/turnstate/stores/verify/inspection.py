@@ -18,8 +18,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ..values import Address, Finding, Recount
 
-__all__ = ["Check", "Checksum", "Inspection", "Statement", "asked", "is_text", "strictly", "text"]
-
 T = TypeVar("T")
 
 

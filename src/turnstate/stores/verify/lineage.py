@@ -12,8 +12,6 @@ from __future__ import annotations
 from .entries import MISMATCH, PAGE, Seen, Stretch, is_sound
 from .inspection import Check, Inspection, asked, text
 
-__all__ = ["Lineage", "inspect_head", "inspect_lineage", "inspect_missing_branches"]
-
 MAX_LOST = 100_000
 """Entries or branches that may be missing before a number is considered damaged."""
 

@@ -32,8 +32,6 @@ from .scenes import (
     unchanged,
 )
 
-__all__ = ["AdmissionContract"]
-
 USED, OTHER = b"\x00digest\xff", b"another digest"
 
 FAULTS: list[tuple[str, type[Exception], dict[str, Any]]] = [

@@ -29,8 +29,6 @@ from .scenes import (
     unchanged,
 )
 
-__all__ = ["DirectoryContract"]
-
 
 async def listed(store: Store, which: Filter, *, order: Order = "created", limit: int = 100) -> list[str]:
     """Return the ids of all matching sessions, read page by page."""

@@ -12,8 +12,6 @@ from ...stores.port import Store
 from ...stores.values import Address, Fork
 from .scenes import HERE, Scene, change, equal, holds, message, note, refused, scenario, session
 
-__all__ = ["FeedContract"]
-
 
 async def since(store: Store, id: str | None, *, limit: int) -> list[str]:
     """Return the ids of all entries of a session after a given one, read page by page."""

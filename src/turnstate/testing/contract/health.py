@@ -31,8 +31,6 @@ from .scenes import (
     unchanged,
 )
 
-__all__ = ["HealthContract", "TenantContract"]
-
 # ruff: noqa: D102 - the name of a test is its sentence
 
 

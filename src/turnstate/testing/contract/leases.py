@@ -27,8 +27,6 @@ from .scenes import (
     unchanged,
 )
 
-__all__ = ["LeaseContract", "OutboxContract"]
-
 # ruff: noqa: D102 - the name of a test is its sentence
 
 

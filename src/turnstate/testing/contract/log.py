@@ -28,8 +28,6 @@ from .scenes import (
     unchanged,
 )
 
-__all__ = ["BranchContract", "LogContract"]
-
 # ruff: noqa: D102 - the name of a test is its sentence
 
 

@@ -27,8 +27,6 @@ from ...stores.values import Address
 from .scenes import NOW, equal, holds
 from .texts import HOSTILE
 
-__all__ = ["MemoryContract"]
-
 TIME = "2025-06-15T12:00:00.000Z"
 ANN = User("acme", "ann")
 RACES = 10

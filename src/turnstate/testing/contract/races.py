@@ -33,8 +33,6 @@ from .scenes import (
     session,
 )
 
-__all__ = ["RaceContract"]
-
 
 async def sound(store: Store, at: Address = HERE) -> list[str]:
     """Assert that branch 1 has no gaps and correct totals, and return the ids of its entries."""

@@ -19,27 +19,6 @@ from ...message import Message
 from ...stores.port import Store
 from ...stores.values import MESSAGE, Address, Change, Parcel, Position, Record, Row, SessionRow, Span
 
-__all__ = [
-    "BODY",
-    "END",
-    "HERE",
-    "NOTE",
-    "NOW",
-    "Scene",
-    "change",
-    "dump",
-    "equal",
-    "holds",
-    "message",
-    "note",
-    "parcel",
-    "path",
-    "refused",
-    "scenario",
-    "session",
-    "unchanged",
-]
-
 NOW = 1_750_000_000_000
 HERE = Address("acme", "s1")
 END = 2**31 - 1

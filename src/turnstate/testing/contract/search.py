@@ -16,8 +16,6 @@ from ...stores.values import Address, Fork, Hit
 from .scenes import HERE, Scene, change, equal, holds, message, refused, scenario, session, unchanged
 from .texts import HOSTILE
 
-__all__ = ["SearchContract"]
-
 
 async def hits(
     store: Store, words: Sequence[str], *, tenant: str = HERE.tenant, user: str | None = None, limit: int = 99

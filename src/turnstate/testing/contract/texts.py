@@ -16,8 +16,6 @@ from ...stores.port import Store
 from ...stores.values import Address, Filter, Fork, Key, Parcel, Record, Span
 from .scenes import END, HERE, NOW, Scene, change, dump, equal, message, refused, scenario, session, unchanged
 
-__all__ = ["HOSTILE", "TextContract"]
-
 HOSTILE = (
     "",
     " ",
