@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import UNSET, structs
 
 from ..context.calls import KnownCalls, fresh, unknown_calls
-from ..entry import Entry
+from ..entry import INTERRUPTED, Answer, Entry
 from ..errors import Conflict, InvalidMessage
 from ..formats.replies.reply import ReceivedMessage
 from ..ids import is_derived
@@ -303,3 +303,8 @@ def _check(messages: Sequence[Message]) -> None:
             raise InvalidMessage(
                 f"message {message.id}: a session writes its own system messages; use set_system()"
             )
+
+
+def interrupted(loaded: Loaded) -> list[Answer]:
+    """Return answers to the calls that were running when the process ended."""
+    return [Answer.give(call.id, INTERRUPTED) for call in loaded.fold.open_calls]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -18,6 +17,7 @@ from ..home import Home
 from ..memory.port import MemoryEngine, Scrubs, User
 from ..shadow.folder import erase
 from ..snapshots import Snapshots
+from ..snapshots.folder import snapshot_name
 from ..stores.port import Store
 from ..stores.values import Address, Removed
 
@@ -90,8 +90,3 @@ async def erase_checkpoints(home: Home | None, at: Address) -> bool:
     except HomeUnusable:  # so nothing can have been kept there
         return False
     return await asyncio.to_thread(erase, where, at.tenant, at.session)
-
-
-def snapshot_name(at: Address) -> str:
-    """Return the name of a session among the snapshots of all tenants."""
-    return f"{quote(at.tenant, safe='')}/{at.session}"

@@ -31,13 +31,16 @@ from ..memory.worker import Worker
 from ..models import Model
 from ..process import Owner
 from ..snapshots import Snapshots
+from ..snapshots.content import described, from_snapshot
+from ..snapshots.folder import snapshot_name
+from ..snapshots.writer import SnapshotWriter
 from ..stores.port import OnDisk, Store
 from ..stores.values import Address, Removed, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
 from ..value import check_whole
 from .directory import PAGE, SessionDirectory
-from .erasure import Erasure, erase_checkpoints, erased, snapshot_name
+from .erasure import Erasure, erase_checkpoints, erased
 from .memory import Deliveries, Recall, UserMemory
 from .names import (
     check_settings,
@@ -50,7 +53,6 @@ from .names import (
 )
 from .open import Open, Opening
 from .session import Session
-from .snapshots import SnapshotWriter, described, from_snapshot
 from .state import State, owner_address
 from .summaries import Background, Summarizer
 from .writer import Abilities, SessionWriter, check_store_time
@@ -361,9 +363,7 @@ class SessionManager(SessionDirectory):
         session._files, session._memory = self._files, self._memory_of(row)
         if self._snapshots is not None:
             name, check = snapshot_name(row.address), session._writer.refresh
-            keeper = SnapshotWriter(
-                self._snapshots, name, session.snapshot, check, self._background, self._unsaved
-            )
+            keeper = SnapshotWriter(self._snapshots, name, session.snapshot, check, spawn, self._unsaved)
             session._keep_snapshots(keeper)
         return session
 

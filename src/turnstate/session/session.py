@@ -30,13 +30,15 @@ from ..errors import Conflict, InputError, SessionError
 from ..memory.port import Recollection
 from ..message import Message
 from ..models import Model
+from ..snapshots.content import to_snapshot
+from ..snapshots.writer import SnapshotWriter
 from ..sticky import Gathered
 from ..stores.port import GivesNotices, ReportsLosses
 from ..stores.values import Fork, Lease, Receipt, SessionRow
 from ..toolspec import ToolSpec
 from ..value import check_kind, check_number, check_whole
 from . import leases
-from .append import append, write
+from .append import append, interrupted, write
 from .branching import begin_epoch, end_of, place_of, undo, undo_restore
 from .commit import StateCommit
 from .conversation import catch_up, load
@@ -50,7 +52,6 @@ from .names import (
     model_change,
 )
 from .reader import SessionReader
-from .snapshots import SnapshotWriter, interrupted, to_snapshot
 from .state import State
 from .summaries import Summarizer
 from .turn import Pending, Turn, pending

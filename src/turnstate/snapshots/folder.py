@@ -16,9 +16,11 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from .. import files, folder_gate
 from ..home import SigningKey
+from ..stores.values import Address
 
 DAMAGED = ".damaged"
 
@@ -142,6 +144,11 @@ _HASHED = "="
 _NAME = re.compile(r"(?P<number>[0-9]{16})-(?P<random>[0-9a-f]{16})-(?P<mark>[0-9a-f]{16})\.json")
 _PURPOSE = "snapshot name"
 _MARK_DIGITS = 16
+
+
+def snapshot_name(at: Address) -> str:
+    """Return the name of a session among the snapshots of all tenants."""
+    return f"{quote(at.tenant, safe='')}/{at.session}"
 
 
 def folder_name(session_id: str) -> str:

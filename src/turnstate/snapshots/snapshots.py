@@ -22,7 +22,6 @@ from ..errors import DamagedSnapshot, ForeignSnapshot, InputError, NewerFormat, 
 from ..home import Home, SigningKey
 from ..message import Message
 from ..own_files import SNAPSHOT_FOLDER
-from ..value import check_number
 from ..wire_text import described
 from .folder import (
     DAMAGED,
@@ -314,42 +313,3 @@ class Snapshots:
             yield
         except OSError as error:
             raise SnapshotFailed(f"{text}: {error.strerror or error}, at {self.folder}") from error
-
-
-class SnapshotPace:
-    """Limits snapshots to one per `every` seconds, and remembers whether changes are pending."""
-
-    def __init__(self, every: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        check_number("every", every, least=0, most=86_400)
-        self._every = every
-        self._clock = clock
-        self._begun: float | None = None
-        self._pending = False
-
-    @property
-    def pending(self) -> bool:
-        """True if something changed since the last snapshot was begun."""
-        return self._pending
-
-    def changed(self) -> None:
-        """Record that there is something to write."""
-        self._pending = True
-
-    def due(self) -> bool:
-        """Return True if a snapshot should be written now."""
-        return self._pending and self._left() <= 0
-
-    def wait(self) -> float | None:
-        """Return the seconds until the next snapshot is due, or None if nothing changed."""
-        return max(0.0, self._left()) if self._pending else None
-
-    def begin(self) -> None:
-        """Begin a snapshot; changes while it is written count for the next one."""
-        self._pending = False
-        self._begun = self._clock()
-
-    def _left(self) -> float:
-        if self._begun is None:
-            return 0.0
-        passed = self._clock() - self._begun
-        return self._every - passed if passed >= 0 else 0.0  # a clock that goes backwards delays nothing

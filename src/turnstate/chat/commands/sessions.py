@@ -20,7 +20,7 @@ from ...ids import milliseconds
 from ...log.path import Damage, WatchedLog
 from ...report.html import html_page
 from ...report.page import read_page
-from ...session.erasure import snapshot_name
+from ...snapshots.folder import snapshot_name
 from ...stores.values import Address
 from .usage import WrongUsage, nothing, words
 

@@ -1,19 +1,14 @@
-"""Snapshots of a session: written after each turn and round of tools, not too often, and at the end.
+"""What a snapshot of a session contains, and the entries that it becomes in a new log.
 
-A writer belongs to one epoch of a session. A reset removes the snapshots of the epoch that it ends. A
-snapshot that is taken before a reset and written after it is withdrawn, so that an ended conversation does
-not come back.
-
-Any write makes the last snapshot stale, but only the end of a turn or of a round of tools triggers the next
-one. What no snapshot holds when the process ends, such as a prompt that waits for its answer or calls that
-are running, is written then.
+The queue and the summary are the specification's. The extension adds what a session needs to continue under
+its id: its row, its place in the log, the settings and digest of the newest cut, and which tool messages are
+answers that the library supplied. All of it is optional when read, since another program may have written
+the file.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import structs
@@ -24,119 +19,14 @@ from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.snapshot import ContextSnapshot, snapshot
 from ..context.summary_text import bare, rendered
-from ..entry import INTERRUPTED, Answer, Bootstrap, Cut, Entry, ModelChange, Prompt, Summary
-from ..errors import EpochEnded, InputError, NotFound, TurnstateError
+from ..entry import Answer, Bootstrap, Cut, Entry, ModelChange, Prompt, Summary
+from ..errors import InputError
 from ..ids import MessageId
 from ..log.fold import Loaded
 from ..message import Message
-from ..snapshots import RestoredSnapshot, SnapshotPace, Snapshots
 from ..stores.values import SessionRow
 from ..tokens import counter_names
-from .summaries import Background
-
-EVERY = 5.0
-"""Seconds between two snapshots of one session under load."""
-
-
-class SnapshotWriter:
-    """Writes the snapshots of one session; `take` and `check` raise `EpochEnded` after a reset.
-
-    ``unsaved`` holds the writer of each session whose last write is in no snapshot, so that it is written at
-    the end even if no handle of the session is left.
-    """
-
-    def __init__(
-        self,
-        snapshots: Snapshots,
-        session: str,
-        take: Callable[[], Awaitable[ContextSnapshot]],
-        check: Callable[[], Awaitable[object]],
-        background: Background,
-        unsaved: dict[str, SnapshotWriter],
-        *,
-        every: float = EVERY,
-    ) -> None:
-        self._snapshots, self._session, self._background = snapshots, session, background
-        self._take, self._check, self._unsaved = take, check, unsaved
-        self._pace = SnapshotPace(every)
-        self._task: asyncio.Task[None] | None = None
-        self._writing = asyncio.Lock()
-        self._over = False
-        self.failure = ""
-
-    def changed(self) -> None:
-        """Record that the session was written to."""
-        self._unsaved[self._session] = self
-
-    def appended(self, message: Message) -> None:
-        """Schedule a snapshot if a turn or a round of tools ends with this message."""
-        if message.role == "tool" or (message.role == "assistant" and not message.tool_calls):
-            self._pace.changed()
-            if self._task is None or self._task.done():
-                self._task = self._background.spawn(self._write_when_due())
-
-    async def restart(self) -> None:
-        """Remove the snapshots of a conversation that ended, so that none of them comes back."""
-        await asyncio.to_thread(self._snapshots.erase, self._session)
-        self._pace.changed()
-        await self._write()
-
-    async def stop(self) -> None:
-        """Write no more; return when a write in progress is on the disk."""
-        self._over = True
-        async with self._writing:
-            pass
-
-    async def finish(self) -> None:
-        """Write what no snapshot has yet."""
-        await self._write()
-
-    async def _write_when_due(self) -> None:
-        while (seconds := self._pace.wait()) is not None:
-            await asyncio.sleep(seconds)
-            await self._write()
-
-    async def _write(self) -> None:
-        """Write a snapshot; a failure becomes a notice for the user and never stops the conversation."""
-        self._pace.begin()
-        try:
-            async with self._writing:
-                if not self._over:
-                    self._unsaved.pop(self._session, None)
-                    await self._write_checked()
-        except (EpochEnded, NotFound):
-            self._over, self.failure = True, ""
-        except TurnstateError as error:
-            self.failure = str(error)
-            self._unsaved.setdefault(self._session, self)
-        except asyncio.CancelledError:
-            self._pace.changed()
-            self._unsaved.setdefault(self._session, self)
-            raise
-        else:
-            self.failure = ""
-
-    async def _write_checked(self) -> None:
-        taken = await self._take()
-        work = asyncio.to_thread(self._snapshots.write, self._session, taken)
-        written = await _completed(asyncio.ensure_future(work))
-        try:
-            await self._check()
-        except (EpochEnded, NotFound):
-            await asyncio.to_thread(self._snapshots.withdraw, self._session, written)
-            raise
-
-
-async def _completed(writing: asyncio.Future[Path]) -> Path:
-    """Wait for a thread, which cannot be canceled, even if the task is canceled."""
-    try:
-        return await asyncio.shield(writing)
-    except asyncio.CancelledError:
-        await asyncio.wait([writing])
-        raise
-
-
-# A session as a snapshot (head, summary, kept messages), and the entries of a snapshot.
+from .snapshots import RestoredSnapshot
 
 
 def to_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: int) -> ContextSnapshot:
@@ -286,11 +176,6 @@ def _cut(taken: ContextSnapshot, settings: dict[str, Any]) -> Cut:
         policy=str(settings.get("policy", "")),
         counter=str(settings.get("counter", "")),
     )
-
-
-def interrupted(loaded: Loaded) -> list[Answer]:
-    """Return answers to the calls that were running when the process ended."""
-    return [Answer.give(call.id, INTERRUPTED) for call in loaded.fold.open_calls]
 
 
 def described(row: SessionRow, restored: RestoredSnapshot) -> SessionRow:
