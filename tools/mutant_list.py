@@ -128,7 +128,7 @@ BINDING = _tests("tests/acceptance/test_chat_endpoint.py", k="does_not_say or ne
 CONFIG_HOOKS = _tests(f"{UNIT}/config/test_hooks.py")
 CONFIG_PROFILE = _tests(f"{UNIT}/config/test_profile.py")
 TOOLS = _tests(f"{UNIT}/tools")
-SCREEN = _tests(f"{UNIT}/cli_kit")
+SCREEN = _tests(f"{UNIT}/terminal")
 DOUBLES = _tests(f"{UNIT}/testing")
 DEMO = _tests("tests/acceptance/test_cli_demo.py", k="planted_falsehood")
 BLOCKING = _tests(f"{UNIT}/test_blocking.py")

@@ -150,7 +150,7 @@ ALLOWED = {
     "cli.destination._file": "a device or a pipe",
     "cli.destination._private": NEW,
     "cli.destination._replacement": NEW,
-    "cli_kit.screen.abandon": "the null device",
+    "terminal.screen.abandon": "the null device",
     "config.source._entered": FOLDER,
     "config.source.read": FOLDER,
     "config.source.read_folder": FOLDER,

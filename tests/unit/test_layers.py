@@ -58,7 +58,7 @@ LAYERS: list[set[str]] = [
     {"tools"},
     {"agent"},
     {"config"},
-    {"cli_kit"},
+    {"terminal"},
     {"demo", "chat"},
     {"cli"},
     {"__main__"},

@@ -7,8 +7,8 @@ import unicodedata
 
 import pytest
 
-from turnstate.cli_kit.screen import escaped
 from turnstate.plain_text import exact, harmless
+from turnstate.terminal.screen import escaped
 
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 SEEN = set("\n\t\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")

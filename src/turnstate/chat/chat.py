@@ -23,7 +23,6 @@ from .. import catalog, ids
 from ..agent import Agent, AgentEvent, ReplySaved, RequestStarted, ToolManager
 from ..catalog import named
 from ..checkpoints import CheckpointManager
-from ..cli_kit import screen
 from ..config import AgentProfile, Settings
 from ..config.assembly import Equipment, check_installed, connect, equipped
 from ..config.binding import META, Binding, bind, bound
@@ -40,6 +39,7 @@ from ..session import Session, SessionManager
 from ..session.leases import holder_name
 from ..snapshots import Snapshots
 from ..sticky import Gathered
+from ..terminal import screen
 from ..tokens import counter
 from ..tools import CONVERSATION_TOOLS, MEMORY_TOOLS, Rule
 from .commands import run as run_command_line

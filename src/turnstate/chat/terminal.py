@@ -41,12 +41,12 @@ from ..agent import (
     ToolFinished,
     ToolStarted,
 )
-from ..cli_kit.context_text import SIGNS
 from ..ids import CallId
 from ..message import ToolCallRequest
 from ..models import ReasoningDelta, Retried, TextDelta
 from ..plain_text import counted, exact, harmless
 from ..report.context import CATEGORIES
+from ..terminal.session_text import SIGNS
 from ..tools import Answer, Question, WorkspaceFiles
 from .chat import Chat, Status
 from .completion import ChatCompleter

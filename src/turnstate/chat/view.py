@@ -23,11 +23,11 @@ from ..agent import (
     ToolFinished,
     ToolStarted,
 )
-from ..cli_kit import screen
 from ..errors import TurnstateError
 from ..message import ToolCallRequest, ToolCallResult
 from ..models import Retried, TextDelta
 from ..plain_text import counted, first_words, harmless
+from ..terminal import screen
 from ..tools import Answer, Question, WorkspaceFiles
 
 MAX_ARGUMENT_CHARS = 60

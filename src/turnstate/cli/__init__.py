@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import click
 
 from .._version import __version__
-from ..cli_kit import screen
 from ..errors import TurnstateError, exit_code
+from ..terminal import screen
 from .lazy_group import LazyCommand, LazyGroup
 
 __all__ = ["COMMANDS", "run"]

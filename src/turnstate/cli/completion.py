@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem, get_completion_class, shell_complete
 
-from ..cli_kit import screen
 from ..config.table import default_store
+from ..terminal import screen
 from . import COMPLETION
 from .settings import STORE_VARIABLE, setting
 from .store import DEFAULT_TENANT, managed
@@ -57,8 +57,8 @@ def session_names(ctx: click.Context, _parameter: click.Parameter, incomplete: s
 
 
 async def _names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    from ..cli_kit import lookup
     from ..stores.values import Filter  # deferred: help does not need it
+    from ..terminal import lookup
 
     url = ctx.params.get("store") or os.environ.get(STORE_VARIABLE) or setting("store") or default_store()
     names = list[CompletionItem]()

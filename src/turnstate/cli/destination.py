@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from .. import files, folder_gate
-from ..cli_kit import screen
 from ..errors import InputError
 from ..open_databases import covers
+from ..terminal import screen
 
 Write = Callable[[str], None]
 

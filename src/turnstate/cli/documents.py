@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..cli_kit import progress, screen
 from ..errors import InputError, TurnstateError
+from ..terminal import screen
 from .source import SourceDocument, opened
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def walk(
     several, hint = len(paths) > 1, _Hint(provider, flag)
     many = several
     for path in paths or (STDIN_PATH,):
-        with opened(path) as source, progress.shown(source.size, many=source.many) as advance:
+        with opened(path) as source, screen.input_progress(source.size, many=source.many) as advance:
             many = many or source.many
             for document in source.documents:
                 try:

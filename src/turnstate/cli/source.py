@@ -20,10 +20,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from .. import folder_gate, strict_json
-from ..cli_kit import screen
 from ..config.source import suggestion
 from ..errors import InputError, MalformedJSON, TooLarge
 from ..strict_json import MAX_BYTES
+from ..terminal import screen
 
 if TYPE_CHECKING:
     from ..message import Message

@@ -15,7 +15,7 @@ from textwrap import wrap
 
 import click
 
-from ..cli_kit import screen
+from ..terminal import screen
 
 COLUMNS = 80
 INDENT = "  "

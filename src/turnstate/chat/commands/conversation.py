@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...cli_kit.entry_text import entry_text
-from ...cli_kit.screen import styled
-from ...cli_kit.tree_text import tree_lines
 from ...context.cut import Compaction
 from ...conversation import ConversationState
 from ...errors import InputError
@@ -15,6 +12,8 @@ from ...message import Message
 from ...plain_text import counted, first_words, harmless
 from ...report import read_tree
 from ...stores.values import Address
+from ...terminal.screen import styled
+from ...terminal.session_text import entry_text, tree_lines
 from ..view import Choice
 from .usage import WrongUsage, nothing, typed_number
 

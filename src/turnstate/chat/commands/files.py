@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from ...checkpoints import RestoreResult, shown
 from ...checkpoints.labels import CheckpointTurn
-from ...cli_kit.screen import styled, table
-from ...cli_kit.times import ago
 from ...entry import Checkpoint
 from ...ids import milliseconds
 from ...plain_text import counted, harmless
+from ...terminal.screen import styled, table
+from ...terminal.times import ago
 from ..view import Choice
 from .usage import WrongUsage, words
 

@@ -11,9 +11,6 @@ import msgspec
 
 from ... import folder_gate, ids, strict_json
 from ...archive import adopt_state
-from ...cli_kit import lookup
-from ...cli_kit.screen import table
-from ...cli_kit.times import ago
 from ...conversation import amazon_q, from_json, to_json
 from ...errors import AlreadyExists, InputError
 from ...ids import milliseconds
@@ -22,6 +19,9 @@ from ...report.html import html_page
 from ...report.page import read_page
 from ...snapshots.folder import snapshot_name
 from ...stores.values import Address
+from ...terminal import lookup
+from ...terminal.screen import table
+from ...terminal.times import ago
 from .usage import WrongUsage, nothing, words
 
 if TYPE_CHECKING:

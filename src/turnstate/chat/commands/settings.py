@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...catalog import named
-from ...cli_kit import screen
-from ...cli_kit.context_text import context_lines, cost_text
-from ...cli_kit.screen import table
 from ...config.profile import agents
 from ...entry import Usage
 from ...errors import InputError
@@ -18,6 +15,9 @@ from ...plain_text import counted, first_words, harmless
 from ...report import read_context
 from ...sticky import ContextManager
 from ...stores.values import Address
+from ...terminal import screen
+from ...terminal.screen import table
+from ...terminal.session_text import context_lines, cost_text
 from .usage import WrongUsage, nothing, typed_number
 
 if TYPE_CHECKING:

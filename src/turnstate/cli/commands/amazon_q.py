@@ -21,8 +21,6 @@ import click
 
 from ... import folder_gate
 from ...archive import adopt_state, is_incomplete
-from ...cli_kit import lookup, screen
-from ...cli_kit.progress import metered
 from ...conversation import ConversationState, amazon_q
 from ...conversation.amazon_q.fields import KEPT
 from ...conversation.amazon_q.reader import LARGEST
@@ -31,6 +29,8 @@ from ...open_databases import covers, hold
 from ...plain_text import counted
 from ...session.names import LONGEST, checked
 from ...stores.port import Store
+from ...terminal import lookup, screen
+from ...terminal.screen import metered
 from .. import destination, documents
 from ..completion import session_argument
 from ..options import json_option, output_options, quiet_option

@@ -12,16 +12,16 @@ from typing import Any
 import click
 from msgspec import structs
 
-from ...cli_kit import lookup, screen
-from ...cli_kit.screen import table
-from ...cli_kit.times import ago, iso
 from ...errors import NotFound
 from ...log.path import tip
 from ...report import Tree, read_tree
 from ...session import Branch, Session
 from ...stores.port import Log
 from ...stores.values import SessionRow, Span
-from .. import documents, picker
+from ...terminal import lookup, screen
+from ...terminal.screen import table
+from ...terminal.times import ago, iso
+from .. import documents
 from ..completion import session_argument
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
@@ -188,7 +188,7 @@ async def at_branch(log: Log, row: SessionRow, name: str) -> SessionRow:
 
 async def _tree(id: str | None, store: str, tenant: str, user: str | None) -> Tree:
     async with managed(store, tenant, to_read=True) as sessions:
-        row = await picker.chosen(sessions, id, user=user)
+        row = await lookup.chosen(sessions, id, user=user)
         return await read_tree(sessions.store, row)
 
 

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ... import files
-from ...cli_kit import lookup, screen
 from ...config import AgentProfile, NotTrusted, Settings
 from ...config.table import default_store
 from ...errors import InputError, NotFound
 from ...home import Home
 from ...session import Session, SessionManager
 from ...snapshots import Snapshots
-from .. import picker
+from ...terminal import lookup, screen
 from ..engine import engine_name
 from ..store import EXIT_CODES, store_flags
 from .config import approve
@@ -246,7 +245,7 @@ async def _asked_session(
     if asked is None:
         return None
     if not asked:
-        return await sessions.open((await picker.chosen(sessions, None, user=user)).id, user=user)
+        return await sessions.open((await lookup.chosen(sessions, None, user=user)).id, user=user)
     if asked == lookup.LAST:
         newest = await lookup.newest_in(sessions, Path.cwd(), home=home, user=user)
         return await sessions.open(newest.id, user=user)

@@ -13,10 +13,6 @@ import click
 
 from ...checkpoints import CheckpointManager, Diff, shown
 from ...checkpoints.labels import CheckpointTurn
-from ...cli_kit import lookup, screen
-from ...cli_kit.progress import waiting
-from ...cli_kit.screen import styled, table
-from ...cli_kit.times import ago, iso
 from ...conversation import ConversationState
 from ...entry import Checkpoint
 from ...ids import milliseconds
@@ -24,6 +20,9 @@ from ...plain_text import counted, harmless
 from ...session import Session
 from ...shadow.health import WAY_OUT
 from ...stores.values import SessionRow
+from ...terminal import lookup, screen
+from ...terminal.screen import styled, table, waiting
+from ...terminal.times import ago, iso
 from .. import documents
 from ..completion import session_argument
 from ..lazy_group import LazyCommand, LazyGroup

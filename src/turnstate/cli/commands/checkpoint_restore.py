@@ -9,16 +9,15 @@ from typing import Any
 import click
 
 from ...checkpoints import CheckpointManager, KeptPath, LeftOut, Purged, RestoredFiles, RestoreResult, shown
-from ...cli_kit import screen
-from ...cli_kit.progress import waiting
-from ...cli_kit.screen import confirmed
 from ...entry import Checkpoint
 from ...plain_text import counted
+from ...terminal import screen
+from ...terminal.screen import confirmed, waiting
+from ...terminal.session_text import row_text
 from .. import documents
 from ..options import json_option, yes_option
 from ..store import EXIT_CODES
 from .checkpoint import Target, changes, target_options
-from .sessions import described
 
 MAX_LISTED = 20
 """Files that are listed one by one; --json lists all of them."""
@@ -49,7 +48,7 @@ def restore(target: Target, checkpoint: str, what: str, hard: bool, as_json: boo
     """
 
     given, row = target.session, target.settle(asks=screen.can_ask())
-    question = f"Restore checkpoint {checkpoint} of {described(row)}?"
+    question = f"Restore checkpoint {checkpoint} of {row_text(row)}?"
     if row.id != given and not confirmed(question, yes=False, warning="", refused="nothing was restored"):
         return 1
 

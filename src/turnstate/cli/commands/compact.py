@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from ...cli_kit import lookup, screen
 from ...context.cut import Compaction, Strategy
 from ...context.policy import Budget
 from ...plain_text import counted, harmless
 from ...session import Session
+from ...terminal import lookup, screen
 from .. import documents
 from ..completion import session_argument
 from ..options import json_option

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ...cli_kit import screen
+from ...terminal import screen
 from .. import completion
 
 EXIT_CODES = """\b

@@ -10,13 +10,13 @@ from typing import Any
 import click
 import msgspec
 
-from ...cli_kit import screen
 from ...config.effects import effects, shown_url
 from ...config.settings import Given, Origin, Settings
 from ...config.source import MAX_BYTES, ConfigFile, read
 from ...config.table import FILE, KEY_VARIABLES, needs_approval, settings_document
 from ...config.trust import Trust
 from ...home import Home
+from ...terminal import screen
 from .. import documents
 from ..options import json_option, yes_option
 

@@ -6,11 +6,11 @@ import asyncio
 
 import click
 
-from ...cli_kit import screen
-from ...cli_kit.context_text import context_lines
 from ...context.policy import Budget
 from ...report import read_context
-from .. import documents, picker
+from ...terminal import lookup, screen
+from ...terminal.session_text import context_lines
+from .. import documents
 from ..completion import session_argument
 from ..options import json_option
 from ..settings import model_option
@@ -92,7 +92,7 @@ async def _context(
     as_json: bool,
 ) -> int:
     async with managed(store, tenant, to_read=True) as sessions:
-        row = await picker.chosen(sessions, id, user=user)
+        row = await lookup.chosen(sessions, id, user=user)
         report = await read_context(sessions, row, budget=budget, model=model, last=last)
     if as_json:
         screen.show(documents.compact(report.to_json()))

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import click
 
 from ... import formats
-from ...cli_kit import screen
 from ...errors import InputError
 from ...formats.exports import jsonl, markdown
 from ...formats.port import Format
 from ...message import Message
 from ...plain_text import harmless
+from ...terminal import screen
 from .. import destination, documents, options
 from ..documents import Conversation, walk
 from .validate import described

@@ -9,9 +9,9 @@ import click
 from click.core import ParameterSource
 
 from ... import tokens
-from ...cli_kit import screen
 from ...formats.port import Format
 from ...plain_text import counted
+from ...terminal import screen
 from ...tokens import Count, Counter
 from .. import documents, options
 from ..documents import Conversation, walk

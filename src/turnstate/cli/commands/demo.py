@@ -7,8 +7,8 @@ import time
 import click
 
 from ..._version import __version__
-from ...cli_kit.screen import show
 from ...demo import commands, screen, story
+from ...terminal.screen import show
 from .. import documents, run
 from ..options import json_option
 

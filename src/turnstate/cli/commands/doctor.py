@@ -20,11 +20,11 @@ import click
 
 from ... import tokens
 from ..._version import __version__
-from ...cli_kit import screen
-from ...cli_kit.screen import styled
 from ...config.effects import file_of, shown_url
 from ...errors import TurnstateError
 from ...home import Home
+from ...terminal import screen
+from ...terminal.screen import styled
 from ...tokens.cost import VOCABULARIES
 from .. import documents
 from ..options import json_option

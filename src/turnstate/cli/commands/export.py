@@ -21,8 +21,6 @@ from ...archive import (
     encode_line,
     is_incomplete,
 )
-from ...cli_kit import lookup, screen
-from ...cli_kit.progress import Step, metered
 from ...context.turns import elsewhere
 from ...context.window import Window
 from ...errors import NotFound, TurnstateError
@@ -35,7 +33,9 @@ from ...report.page import read_page
 from ...session import SessionManager
 from ...session.state import owner_states
 from ...stores.values import Address, Filter, SessionRow
-from .. import destination, documents, picker
+from ...terminal import lookup, screen
+from ...terminal.screen import Step, metered
+from .. import destination, documents
 from ..completion import session_names
 from ..options import named_format, output_options, quiet_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
@@ -105,7 +105,7 @@ def command(
       archive  markdown  html
       openai-chat  openai-responses  anthropic  bedrock  gemini
     """
-    if (ids and everything) or not (ids or everything or picker.can_pick()):
+    if (ids and everything) or not (ids or everything or lookup.can_pick()):
         raise click.UsageError("pass session IDs, or --all")
     return asyncio.run(
         _export(ids, store, tenant, user, target, output, everything=everything, force=force, quiet=quiet)
@@ -126,7 +126,7 @@ async def _export(
 ) -> int:
     async with managed(store, tenant, to_read=True) as sessions:
         if not ids and not everything:
-            ids = [(await picker.chosen(sessions, None, user=user)).id]
+            ids = [(await lookup.chosen(sessions, None, user=user)).id]
         chosen = await _chosen(sessions, ids, user)
         if everything and target in ARCHIVE:
             chosen += await owner_states(sessions.store, sessions.tenant, user)

@@ -12,13 +12,13 @@ from typing import Any
 import click
 
 from ... import catalog, tokens
-from ...cli_kit import screen
 from ...context import Budget, Policy, StateManager
 from ...context.fit import FILL, Fitted, fitted_document
 from ...context.summary_text import LANGUAGES, Language
 from ...errors import ContextOverflow, InvalidConversation
 from ...formats.port import Format
 from ...plain_text import counted
+from ...terminal import screen
 from ...tokens import Counter
 from .. import destination, documents, options
 from ..documents import Conversation, walk

@@ -17,18 +17,18 @@ import click
 from ... import ids
 from ...archive import Bundle, ImportResult, adopt, bundles, restore
 from ...archive.format import MAX_LINE_BYTES
-from ...cli_kit import progress, screen
-from ...cli_kit.progress import Step, metered
 from ...errors import InputError, SessionError, TurnstateError
 from ...formats.port import Format
 from ...ids import wall_clock
 from ...plain_text import counted
 from ...session.names import checked
 from ...stores.port import Store
+from ...terminal import screen
+from ...terminal.screen import Step, metered
+from ...terminal.session_text import entry_count
 from .. import documents, source
 from ..options import json_option, named_format
 from ..store import EXIT_CODES, opened, tenant_option
-from .sessions import entries
 
 STEP = 64 << 10
 """Bytes of an archive between two updates of the progress meter, even within a long session."""
@@ -127,7 +127,10 @@ class _Import:
         bad = 0
         with self._summarized():
             for file in files:
-                with source.opened(file) as found, progress.shown(found.size, many=found.many) as advance:
+                with (
+                    source.opened(file) as found,
+                    screen.input_progress(found.size, many=found.many) as advance,
+                ):
                     keeps_going = keep_going and (found.many or len(files) > 1)
                     async with opened(url) as store:
                         for one in found.documents:
@@ -200,7 +203,7 @@ class _Import:
             for result, text in RESULTS.items()
             if self._results[result] or result == "imported"
         ]
-        screen.say(f"{', '.join(counts)} ({entries(self._entries)})")
+        screen.say(f"{', '.join(counts)} ({entry_count(self._entries)})")
 
 
 class _Lines:

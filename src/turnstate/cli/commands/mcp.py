@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...cli_kit import screen
 from ...config.source import suggestion
 from ...errors import UnknownName
 from ...home import Home
+from ...terminal import screen
 from .. import documents
 from ..options import json_option
 

@@ -12,14 +12,14 @@ import click
 import msgspec
 
 from ... import folder_gate
-from ...cli_kit import screen
-from ...cli_kit.screen import confirmed, styled
 from ...errors import InputError, NotFound
 from ...memory.engines import NoEngine
 from ...memory.facts import Fact
 from ...memory.port import MemoryEngine, Recollection, User
 from ...plain_text import counted
 from ...stores.values import Address
+from ...terminal import screen
+from ...terminal.screen import confirmed, styled
 from .. import destination, documents
 from ..engine import engine_option, existing_engine, opened_engine
 from ..options import json_option, output_options, yes_option

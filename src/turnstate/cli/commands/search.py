@@ -8,9 +8,9 @@ import re
 import click
 
 from ... import search_terms
-from ...cli_kit import screen
-from ...cli_kit.screen import styled
 from ...session import SearchResult
+from ...terminal import screen
+from ...terminal.screen import styled
 from .. import documents
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
 import click
 
-from ...archive import is_incomplete
-from ...cli_kit import lookup, screen
-from ...cli_kit.screen import table
-from ...cli_kit.times import ago, iso, time_option
-from ...ids import wall_clock
 from ...plain_text import counted
 from ...session import Session
 from ...stores.values import Filter, SessionRow
+from ...terminal import lookup, screen
+from ...terminal.screen import table
+from ...terminal.session_text import row_fields, row_text, state
+from ...terminal.times import ago, time_option
 from .. import documents
 from ..completion import session_argument
 from ..lazy_group import LazyCommand, LazyGroup
@@ -126,7 +124,7 @@ async def _list(store: str, tenant: str, which: Filter, limit: int, *, as_json: 
                 break
             count += 1
             if as_json:
-                screen.show(documents.compact(fields(row)))
+                screen.show(documents.compact(row_fields(row)))
             else:
                 listed.append(row)
     if listed:
@@ -273,7 +271,7 @@ def reset(id: str, store: str, tenant: str, user: str | None, as_json: bool) -> 
 
     row = asyncio.run(_precise(store, tenant, user, id))
     if row.id != id and not screen.confirmed(
-        f"Reset {described(row)}?",
+        f"Reset {row_text(row)}?",
         yes=False,
         warning="Its messages stay in the log",
         refused="nothing was reset",
@@ -312,7 +310,7 @@ async def _change(
         row = await lookup.session(sessions, id, user=user)
         done = await change(await sessions.open(row.id, user=user))
         if as_json:
-            screen.show(documents.compact(fields(await sessions.store.get(row.address))))
+            screen.show(documents.compact(row_fields(await sessions.store.get(row.address))))
         else:
             screen.say(f"session {row.id} {done}")
     return 0
@@ -332,51 +330,3 @@ async def _expire(store: str, tenant: str, *, as_json: bool) -> int:
                 screen.show(documents.compact({"id": id, "result": "ended"}) if as_json else id)
     screen.say(f"{counted(count, 'session')} ended")
     return 0
-
-
-def state(row: SessionRow) -> str:
-    """Return the state of a session: live, leased, idle, ended or importing."""
-    now = wall_clock()
-    if is_incomplete(row):
-        return "importing"
-    if row.ended is not None:
-        return "ended"
-    if row.lease_until > now:
-        return "leased"
-    return "idle" if row.is_idle(now) else "live"
-
-
-def fields(row: SessionRow) -> dict[str, Any]:
-    """Return the metadata of a session as JSON fields."""
-    return {
-        "id": row.id,
-        "tenant": row.tenant,
-        "user": row.user,
-        "title": row.title,
-        "tags": list(row.tags),
-        "state": state(row),
-        "entries": row.seq,
-        "tokens": row.total,
-        "counter": row.counter,
-        "created": iso(row.created),
-        "active": iso(row.active),
-        "idle": row.idle / 1000 or None,
-        "ended": iso(row.ended) if row.ended is not None else None,
-        "reason": row.reason or None,
-        "epoch": row.epoch,
-        "version": row.version,
-        "branch": row.branch,
-        "meta": row.meta,
-    }
-
-
-def described(row: SessionRow) -> str:
-    """Describe a session so that a person recognizes it: id, title, user, size and time."""
-    named = f" “{row.title}”" if row.title else ""
-    whose = f" of {row.user}" if row.user else ""
-    return f"session {row.id}{named}{whose}, {entries(row.seq)}, last used {ago(row.active)}"
-
-
-def entries(count: int) -> str:
-    """Return a count of entries as text."""
-    return "1 entry" if count == 1 else f"{count:,} entries"

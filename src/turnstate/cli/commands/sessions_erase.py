@@ -7,20 +7,20 @@ import asyncio
 import click
 import msgspec
 
-from ...cli_kit import lookup, screen
-from ...cli_kit.screen import confirmed
-from ...cli_kit.times import iso
 from ...plain_text import counted
 from ...session import Erasure, SessionManager
 from ...snapshots import Snapshots
 from ...snapshots.snapshots import FOLDER
 from ...stores.values import Filter, Removed, SessionRow
+from ...terminal import lookup, screen
+from ...terminal.screen import confirmed
+from ...terminal.session_text import entry_count, row_text
+from ...terminal.times import iso
 from .. import documents
 from ..completion import session_argument
 from ..engine import engine_option, existing_engine
 from ..options import json_option, yes_option
 from ..store import EXIT_CODES, existing, managed, tenant_option, user_option
-from .sessions import described, entries
 
 
 @click.command("destroy", epilog=EXIT_CODES)
@@ -40,7 +40,7 @@ def destroy(id: str, store: str, tenant: str, user: str | None, yes: bool, as_js
       turnstate sessions destroy 0197a1c2-5b7e-7d80-a1b2-0123456789ab
     """
     row = asyncio.run(_one(store, tenant, id, user, yes=yes))
-    if not confirmed(f"Delete {described(row)}?", yes=yes):
+    if not confirmed(f"Delete {row_text(row)}?", yes=yes):
         return 1
     removed = asyncio.run(_destroy(store, tenant, row.id, user))
     if as_json:
@@ -93,7 +93,7 @@ def erase(
         raise click.UsageError("pass --session ID or --user NAME")
     if id is not None:
         row = asyncio.run(_one(store, tenant, id, user, yes=yes))
-        id, what = row.id, described(row)
+        id, what = row.id, row_text(row)
     else:
         rows = asyncio.run(_matching(store, tenant, user))
         what = f"all data of {user}: {counted(len(rows), 'session')}"
@@ -132,7 +132,7 @@ async def _erase(
 
 def _counts(removed: Removed) -> str:
     branches = "1 branch" if removed.branches == 1 else f"{removed.branches:,} branches"
-    return f"{entries(removed.entries)} on {branches}"
+    return f"{entry_count(removed.entries)} on {branches}"
 
 
 def _show(receipt: Erasure, *, as_json: bool) -> None:

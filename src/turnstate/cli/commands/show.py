@@ -11,10 +11,6 @@ import click
 
 from ... import codec
 from ...archive.adopt import conversation, rows_of
-from ...cli_kit import lookup, screen
-from ...cli_kit.entry_text import entry_text
-from ...cli_kit.screen import styled
-from ...cli_kit.times import iso
 from ...context import text as text_lines
 from ...context.reduction import full_range, output_texts
 from ...errors import NotFound, StoreDamaged
@@ -24,12 +20,15 @@ from ...message import Message, ToolCallResult
 from ...plain_text import harmless
 from ...stores.port import Log
 from ...stores.values import MESSAGE, Row, SessionRow
-from .. import documents, picker
+from ...terminal import lookup, screen
+from ...terminal.screen import styled
+from ...terminal.session_text import entry_count, entry_text, row_fields, state
+from ...terminal.times import iso
+from .. import documents
 from ..completion import session_argument
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 from .branching import at_branch
-from .sessions import entries, fields, state
 
 LAST_LINE = 10**12
 """A line number after the last line of any text."""
@@ -63,7 +62,7 @@ class EntryView:
         messages = found.messages[-self.last :] if self.last else found.messages
         if self.as_json:
             listed = [codec.to_builtins(message) for message in messages]
-            screen.show(documents.compact({**fields(row), "messages": listed}))
+            screen.show(documents.compact({**row_fields(row), "messages": listed}))
         else:
             _document(markdown(messages if self.last else found.all_messages))
 
@@ -127,7 +126,7 @@ def _heading(row: SessionRow) -> str:
         f"user {row.user}" if row.user else "",
         f"tags {', '.join(row.tags)}" if row.tags else "",
         f"{state(row)}{f' ({row.reason})' if row.reason else ''}",
-        entries(row.seq),
+        entry_count(row.seq),
         f"{row.total:,} tokens",
         f"epoch {row.epoch}" if row.epoch > 1 else "",
         f"created {iso(row.created)}",
@@ -249,7 +248,7 @@ async def _show(
 ) -> int:
     async with managed(store, tenant, to_read=True) as sessions:
         if id is None:
-            found: SessionRow | lookup.EntryPlace = await picker.chosen(sessions, within, user=user)
+            found: SessionRow | lookup.EntryPlace = await lookup.chosen(sessions, within, user=user)
         elif within is None:
             found = await lookup.session_or_entry(sessions, id, user=user)
         else:

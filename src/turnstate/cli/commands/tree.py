@@ -6,11 +6,11 @@ import asyncio
 
 import click
 
-from ...cli_kit import screen
-from ...cli_kit.tree_text import tree_lines
 from ...log.path import Damage, WatchedLog
 from ...report import read_tree
-from .. import documents, picker
+from ...terminal import lookup, screen
+from ...terminal.session_text import tree_lines
+from .. import documents
 from ..completion import session_argument
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
@@ -48,7 +48,7 @@ def command(id: str | None, store: str, tenant: str, user: str | None, as_json: 
 
 async def _tree(id: str | None, store: str, tenant: str, user: str | None, *, as_json: bool) -> int:
     async with managed(store, tenant, to_read=True) as sessions:
-        row, damage = await picker.chosen(sessions, id, user=user), Damage()
+        row, damage = await lookup.chosen(sessions, id, user=user), Damage()
         tree = await read_tree(WatchedLog(sessions.store, damage), row)
     if as_json:
         screen.show(documents.compact(tree.to_json()))

@@ -8,9 +8,9 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
-from ...cli_kit import screen
 from ...formats.port import Format, Violation
 from ...plain_text import counted
+from ...terminal import screen
 from .. import documents, options
 from ..documents import Conversation, walk
 

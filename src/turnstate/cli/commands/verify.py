@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 import click
 import msgspec
 
-from ...cli_kit import screen
-from ...cli_kit.progress import metered
 from ...config.effects import file_of, shown_url
 from ...errors import StoreDamaged
 from ...home import Home
 from ...log.records import recount, sampled_recount
 from ...plain_text import counted
 from ...stores.values import Finding
+from ...terminal import screen
+from ...terminal.screen import metered
 from .. import documents
 from ..options import json_option
 from ..store import existing, store_option

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from ...cli_kit import screen
 from ...config.effects import shown_url
 from ...errors import NotFound
 from ...ids import wall_clock
@@ -19,6 +18,7 @@ from ...memory.worker import TIMEOUT, Delivery, Worker
 from ...plain_text import counted
 from ...stores.port import Store
 from ...stores.values import Parcel
+from ...terminal import screen
 from .. import documents
 from ..engine import engine_name, engine_option, opened_engine
 from ..options import json_option

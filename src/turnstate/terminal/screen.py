@@ -4,7 +4,7 @@ Pipes and files get UTF-8 regardless of the locale; a terminal gets its own enco
 contain escape sequences. Documents (`show`) are written to a pipe unchanged; on a terminal, hidden characters
 are written as JSON escapes, so JSON remains equivalent. Text for people is always made `harmless`,
 since a pipe often ends at a terminal, and then printed (`display`). A message on stderr (`say`) also escapes
-control characters and is always one line.
+control characters and is always one line. Progress is shown there, too, if it is a terminal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import click
 
@@ -31,6 +31,12 @@ GAP = "  "
 MAX_TABLE_WIDTH = 10_000
 MAX_CELL_CHARS = 200
 MIN_LAST_COLUMN = 8  # even if the terminal is too narrow
+
+Advance = Callable[[int], None]
+"""Takes the number of bytes of the conversation that was just finished."""
+
+Step = Callable[[int, int], None]
+"""Takes the position of the bar, and the number of items done."""
 
 _BYTE_ESCAPES = range(
     0xDC80, 0xDD00
@@ -214,3 +220,57 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Seque
 
     heading, *lines = map(laid, cells)
     return "\n".join([styled(heading, bold=True), *lines])
+
+
+@contextlib.contextmanager
+def input_progress(size: int | None, *, many: bool) -> Iterator[Advance]:
+    """Show progress through a JSONL input of ``size`` bytes, if known; show nothing for one document."""
+    if not many:
+        yield lambda _size: None
+        return
+    with metered("conversations", size) as step:
+        far = done = 0
+
+        def advance(size: int) -> None:
+            nonlocal far, done
+            far, done = far + size, done + 1
+            step(far, done)
+
+        yield advance
+
+
+@contextlib.contextmanager
+def metered(noun: str, total: int | None = None) -> Iterator[Step]:
+    """Show a progress bar; call the yielded function after each step."""
+    if not _shows_progress():
+        yield lambda _far, _done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), TextColumn(f"{{task.fields[done]:,}} {noun}"), TimeElapsedColumn())
+    console = Console(stderr=True, soft_wrap=True)
+    # Results on the same terminal must go through rich, or they break the bar; a pipe is left alone.
+    redirect = on_terminal()
+    with Progress(*columns, console=console, transient=True, redirect_stdout=redirect) as progress:
+        task = progress.add_task("", total=total, done=0)
+        yield lambda far, done: progress.update(task, completed=far, done=done)
+
+
+@contextlib.contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Show a spinner with a text and the elapsed time while the block runs."""
+    if not _shows_progress():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True, soft_wrap=True), transient=True) as progress:
+        progress.add_task(escaped(text), total=None)
+        yield
+
+
+def _shows_progress() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from turnstate.cli_kit import screen
 from turnstate.errors import ForbiddenJSON, InvalidConversation
 from turnstate.plain_text import counted
+from turnstate.terminal import screen
 
 
 @pytest.mark.parametrize(

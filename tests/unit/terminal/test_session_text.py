@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from turnstate import catalog
-from turnstate.cli_kit.context_text import cost_text
 from turnstate.entry import Usage
+from turnstate.terminal.session_text import cost_text
 
 PRICED = Usage(input=1_000_000, output=100_000, model="claude-sonnet-5-5")  # 2 for input, 1 for output
 REPORTED = Usage(input=1_000, model="anything", details={"usage": {"cost": 0.25}})

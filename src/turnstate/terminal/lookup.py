@@ -1,8 +1,12 @@
-"""Finds the session that a person means, and an entry by its id in any session.
+"""Finds the session that a person means, by a name or from a list, and an entry by its id in any session.
 
 A session can be named by its id, by ``last`` (the newest activity), by its title, or by a unique prefix of
 its id or title. The first of these that applies wins, so an exact id is never taken for anything else.
 Destructive commands use `precise`: if no person can be asked, they accept only the whole id.
+
+Instead of a name, a person at a terminal can pick from the newest sessions. They are listed on stderr, each
+with a number and the beginning of its last message. A number picks a session, words filter the list by id,
+title, user and tags, and Enter picks the first. Without a terminal there is no one to ask.
 
 Entries are searched page by page through all sessions, newest first, unless the session is known.
 """
@@ -14,11 +18,18 @@ from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+import click
+
 from ..config.binding import bound
 from ..errors import NotFound
 from ..home import Home
+from ..log.entries import last_messages
+from ..log.path import path_to
+from ..plain_text import first_words
 from ..session import SessionManager
 from ..stores.values import Address, Filter, Order, Row, SessionRow
+from . import screen
+from .times import ago
 
 PAGE = 500
 MAX_SHOWN = 5
@@ -28,6 +39,11 @@ FIRST_STEPS = (
     "--store names another store, `turnstate chat` begins a session, `turnstate import` adds some, "
     "`turnstate demo` shows what they are"
 )
+
+LISTED = 15
+COLUMNS = ("", "id", "active", "entries", "title", "last words")
+SEARCHED = 3  # messages that are searched for the last words: tool results have none
+NAMING = "an id, the beginning of one, a title, or last"
 
 EntryPlace = tuple[SessionRow, Row]
 """An entry and the session that contains it."""
@@ -192,3 +208,62 @@ class _Candidates:
 def _common(one: str, other: str) -> int:
     pairs = zip(one, other, strict=False)
     return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def can_pick() -> bool:
+    """True if the list can be shown and the answer read."""
+    return screen.can_ask() and screen.on_terminal()
+
+
+async def chosen(sessions: SessionManager, name: str | None, *, user: str | None = None) -> SessionRow:
+    """Return the named session; without a name, ask the user to pick one."""
+    if name is not None:
+        return await session(sessions, name, user=user)
+    if not can_pick():
+        raise click.UsageError(f"name a session: {NAMING}; {ADVICE}")
+    rows = [row async for row in walk(sessions, Filter(user=user), order="active")]
+    if not rows:
+        raise NotFound(f"this store has no session yet; {FIRST_STEPS}")
+    return await _picked(sessions, rows)
+
+
+async def _picked(sessions: SessionManager, rows: Sequence[SessionRow]) -> SessionRow:
+    """Ask until one session is picked; raise `click.Abort` if none is wanted."""
+    shown = rows
+    while True:
+        screen.flush()
+        cells = [await _cells(sessions, number, row) for number, row in enumerate(shown[:LISTED], start=1)]
+        click.echo(screen.table(COLUMNS, cells, right=("", "entries")), err=True)
+        if len(shown) > LISTED:
+            click.echo(f"… and {len(shown) - LISTED:,} more; type words to filter", err=True)
+        answer = click.prompt(
+            "Number, words, Enter for 1, q to quit", default="1", show_default=False, err=True
+        )
+        answer = answer.strip()
+        if answer in ("q", "quit"):
+            raise click.Abort
+        if answer.isdecimal() and 1 <= int(answer) <= min(len(shown), LISTED):
+            return shown[int(answer) - 1]
+        found = matching(rows, answer)
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            click.echo(f"nothing matches {screen.escaped(answer, 60)}; all sessions again:", err=True)
+        shown = found or rows
+
+
+def matching(rows: Sequence[SessionRow], words: str) -> list[SessionRow]:
+    """Return the sessions whose id, title, user or tags contain all the words."""
+    wanted = words.casefold().split()
+    return [row for row in rows if all(word in _searched(row) for word in wanted)]
+
+
+def _searched(row: SessionRow) -> str:
+    return "\n".join((row.id, row.title, row.user or "", *row.tags)).casefold()
+
+
+async def _cells(sessions: SessionManager, number: int, row: SessionRow) -> tuple[str, ...]:
+    path = await path_to(sessions.store, row.address, row.head)
+    last = [one.text for one in await last_messages(sessions.store, row.address, path, SEARCHED) if one.text]
+    words = first_words(last[-1]) if last else ""
+    return str(number), row.id, ago(row.active), f"{row.seq:,}", first_words(row.title, 30), words

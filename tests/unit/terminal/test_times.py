@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from turnstate.cli_kit.times import ago, iso, time_option
+from turnstate.terminal.times import ago, iso, time_option
 
 
 @pytest.mark.parametrize(

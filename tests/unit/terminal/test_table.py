@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from turnstate.cli_kit.screen import table
+from turnstate.terminal.screen import table
 
 
 def test_columns_line_up_whatever_script_they_are_in() -> None:

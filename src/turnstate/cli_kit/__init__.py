@@ -1,1 +1,0 @@
-"""Helpers that all terminal programs share: the screen, progress, lookup, and reports as text."""

@@ -1,0 +1,1 @@
+"""What `cli`, `chat` and `demo` share: output for a terminal, times, sessions by name and as text."""
