@@ -15,18 +15,23 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
+from msgspec import Struct
+
 from .. import wire_text
 from ..context.reduction import output_texts
 from ..entry import Answer, Bootstrap, Checkpoint, Cut, Entry, Mask, Note, Prompt, Summary, Usage
-from ..log.replay import PathEntry
+from ..log.path import entries_of, rows_forwards, spans
+from ..log.replay import PathEntry, Request, replayed
 from ..message import Message, ToolCallResult
 from ..part import ReasoningPart
 from ..plain_text import counted, first_words, harmless
-from .context import CATEGORIES, ContextReport
+from ..session import SessionManager
+from ..stores.port import Log
+from ..stores.values import SessionRow
+from ..tokens import counter
+from .context import CATEGORIES, ContextReport, context_of
 from .entry_lines import cut_reason, described
-from .page import Page
-from .plot import bar, requests_plot
-from .tree import Mark, TreeBranch
+from .tree import Mark, Tree, TreeBranch, TreeReader, own_span
 
 OPEN_TURNS = 2
 """The number of newest turns that are not folded."""
@@ -38,6 +43,51 @@ LONG_CHARS = 1_500
 ROLES = {"user": "u", "assistant": "a", "tool": "o", "system": "s"}
 INSIDE = (Answer, Usage, Note, Mask)
 """Entries that are shown inside a turn; others appear between turns."""
+
+WIDTH, HEIGHT = 1_000, 100
+"""The size of a plot. It is stretched to the width of the page, so it contains lines and areas only."""
+
+MOST_POINTS = 800
+"""The most points of the curve; with more requests, each stretch is drawn by its minimum and its maximum."""
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """A session: its path to the head, the rest of its branches, its requests, and its next window."""
+
+    row: SessionRow
+    tree: Tree
+    path: list[PathEntry]
+    entries: dict[int, list[PathEntry]]
+    requests: list[Request]
+    context: ContextReport | None
+
+    def others(self) -> Iterator[tuple[TreeBranch, list[PathEntry]]]:
+        """Yield the branches that are not completely on the path, with their entries that are not on it."""
+        for branch in self.tree.branches:
+            rest = [one for one in self.entries[branch.id] if one[0].seq > branch.upto]
+            if rest:
+                yield branch, rest
+
+
+async def read_page(sessions: SessionManager, row: SessionRow, *, log: Log | None = None) -> Page:
+    """Read a session for its page; ``log`` is the store, or a log that watches for damage."""
+    log = log or sessions.store
+    branches = await log.branches(row.address)
+    reader, entries = TreeReader(row, branches), dict[int, list[PathEntry]]()
+    for branch in branches:
+        rows = [one async for one in rows_forwards(log, row.address, [own_span(branch)])]
+        for one in rows:
+            reader.add(one)
+        entries[branch.id] = list(zip(rows, await entries_of(rows), strict=True))
+    path = [
+        one
+        for span in reversed(spans(branches, row.head))
+        for one in entries[span.branch]
+        if span.first <= one[0].seq <= span.last
+    ]
+    context = await context_of(sessions, row, path, last=0)
+    requests = replayed(path, counter(row.counter), sessions.policy, limit=context.limit)
+    return Page(row=row, tree=reader.tree(), path=path, entries=entries, requests=requests, context=context)
 
 
 def html_page(page: Page) -> Iterator[str]:
@@ -117,7 +167,7 @@ def _requests(page: Page) -> Iterator[str]:
     cuts = sum(isinstance(one, Cut) for request in page.requests for one in request.decided)
     last = page.requests[-1]
     yield "<section><h2>Tokens per request</h2><figure>\n"
-    yield requests_plot(page.requests)
+    yield _requests_plot(page.requests)
     yield f"<div class=axis><span>request 1</span><span>request {len(page.requests):,}</span></div>"
     budget = f", of a budget of {last.limit:,} (dashed)" if last.limit else ""
     yield f"<figcaption>Peak {most:,} tokens, last request {last.tokens:,}{budget}; "
@@ -128,7 +178,7 @@ def _requests(page: Page) -> Iterator[str]:
 def _window(report: ContextReport) -> Iterator[str]:
     whole = report.limit or report.tokens or 1
     of = f" of {report.limit:,}" if report.limit else ""
-    yield f"<section><h2>The next request: {report.tokens:,}{of} tokens</h2>{bar(report.usage, CATEGORIES)}"
+    yield f"<section><h2>The next request: {report.tokens:,}{of} tokens</h2>{_bar(report.usage, CATEGORIES)}"
     yield "<table>"
     for number, (category, tokens) in enumerate(report.usage.items()):
         if tokens:
@@ -282,3 +332,89 @@ def _decision(entry: Entry, anchor: str) -> Iterator[str]:
 
 def _folded(name: str, text: str) -> str:
     return f"<details><summary>{name}</summary><div class=t>{_text(text)}</div></details>" if text else ""
+
+
+# Plots as inline SVG. Colors and widths are classes of the style, since the security policy allows no others.
+
+
+def _requests_plot(requests: Sequence[Request]) -> str:
+    """Return the plot of tokens per request; empty if there is no request."""
+    if not requests:
+        return ""
+    limit = max((one.limit or 0 for one in requests), default=0)
+    top = max(*(one.tokens for one in requests), limit, 1) * 1.05
+    points = [(_x(place, len(requests)), _y(requests[place].tokens, top)) for place in _chosen(requests)]
+    curve = " ".join(f"{x:g},{y:g}" for x, y in points)
+    lines = [
+        f'<polygon class="area" points="{points[0][0]:g},{HEIGHT} {curve} {points[-1][0]:g},{HEIGHT}"/>',
+        f'<polyline class="curve" points="{curve}"/>',
+        *_limit_line(requests, top),
+        *_cut_lines(requests),
+    ]
+    return (
+        f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
+        f'aria-label="Tokens of {len(requests):,} requests">{"".join(lines)}</svg>'
+    )
+
+
+def _bar(usage: dict[str, int], names: dict[str, str]) -> str:
+    """Return the categories of a window as one bar."""
+    total, left, cells = sum(usage.values()) or 1, 0.0, list[str]()
+    for number, (category, tokens) in enumerate(usage.items()):
+        width = tokens / total * WIDTH
+        if tokens:
+            title = escape(f"{names[category]}: {tokens:,} tokens")
+            cells.append(
+                f'<rect class="c{number}" x="{left:g}" y="0" width="{width:g}" height="{HEIGHT}">'
+                f"<title>{title}</title></rect>"
+            )
+        left += width
+    return (
+        f'<svg class="bar" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
+        f'aria-label="The window by category">{"".join(cells)}</svg>'
+    )
+
+
+def _x(place: int, count: int) -> float:
+    return round(place / max(1, count - 1) * WIDTH, 1)
+
+
+def _y(tokens: float, top: float) -> float:
+    return round(HEIGHT - tokens / top * HEIGHT, 1)
+
+
+def _chosen(requests: Sequence[Request]) -> list[int]:
+    """Return the positions to draw: all, or the minimum and the maximum of each stretch."""
+    if len(requests) <= MOST_POINTS:
+        return list(range(len(requests)))
+    size = 2 * len(requests) / MOST_POINTS
+    chosen = {0, len(requests) - 1}
+    for number in range(MOST_POINTS // 2):
+        stretch = range(int(number * size), min(len(requests), int((number + 1) * size)))
+        chosen.add(min(stretch, key=lambda place: requests[place].tokens))
+        chosen.add(max(stretch, key=lambda place: requests[place].tokens))
+    return sorted(chosen)
+
+
+def _limit_line(requests: Sequence[Request], top: float) -> Iterator[str]:
+    """Yield the budget as a line with steps where it changed."""
+    corners, last = list[str](), 0
+    for place, request in enumerate(requests):
+        if request.limit and request.limit != last:
+            x = _x(place, len(requests))
+            corners += [f"{x:g},{_y(last, top):g}"] if last else []
+            corners.append(f"{x:g},{_y(request.limit, top):g}")
+            last = request.limit
+    if corners:
+        corners.append(f"{WIDTH},{_y(last, top):g}")
+        yield f'<polyline class="limit" points="{" ".join(corners)}"><title>the budget</title></polyline>'
+
+
+def _cut_lines(requests: Sequence[Request]) -> Iterator[str]:
+    for place, request in enumerate(requests):
+        for decision in request.decided:
+            if isinstance(decision, Cut):
+                x, kind = _x(place, len(requests)), "asked" if decision.asked else "cutline"
+                title = escape(f"before request {place + 1:,}: {cut_reason(decision)}")
+                yield f'<line class="{kind}" x1="{x:g}" y1="0" x2="{x:g}" y2="{HEIGHT}">'
+                yield f"<title>{title}</title></line>"

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolCallResult
 from turnstate.plain_text import harmless
-from turnstate.report.html import _resource, html_page
-from turnstate.report.page import read_page
+from turnstate.report.html import _resource, html_page, read_page
 from turnstate.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.req("P3")

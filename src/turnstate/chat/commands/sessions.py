@@ -15,8 +15,7 @@ from ...conversation import amazon_q, from_json, to_json
 from ...errors import AlreadyExists, InputError
 from ...ids import milliseconds
 from ...log.path import Damage, WatchedLog
-from ...report.html import html_page
-from ...report.page import read_page
+from ...report.html import html_page, read_page
 from ...snapshots.folder import snapshot_name
 from ...stores.values import Address
 from ...terminal import lookup

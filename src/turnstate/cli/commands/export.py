@@ -28,8 +28,7 @@ from ...formats import rendered
 from ...formats.exports import markdown
 from ...formats.port import Format
 from ...log.path import Damage, WatchedLog
-from ...report.html import html_page
-from ...report.page import read_page
+from ...report.html import html_page, read_page
 from ...session import SessionManager
 from ...session.state import owner_states
 from ...stores.values import Address, Filter, SessionRow
