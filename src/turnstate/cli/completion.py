@@ -14,17 +14,15 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class, shell_complete
+from click.shell_completion import CompletionItem, shell_complete
 
 from ..config.table import default_store
 from ..terminal import screen
 from . import COMPLETION
-from .settings import STORE_VARIABLE, setting
-from .store import DEFAULT_TENANT, managed
+from .store import DEFAULT_TENANT, STORE_VARIABLE, managed, setting
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-SHELLS = ("bash", "zsh", "fish")
 PROGRAM = "turnstate"
 MOST = 200
 
@@ -37,15 +35,6 @@ def session_argument(name: str = "id", *, required: bool = True) -> Callable[[De
 def answer(program: click.Command) -> int:
     """Print what a shell asks for when it completes a line, and return the exit code."""
     return shell_complete(program, {}, PROGRAM, COMPLETION, os.environ[COMPLETION])
-
-
-def script(program: click.Command, shell: str) -> str:
-    """Return the script that makes a shell complete the program's command lines."""
-    found = get_completion_class(shell)
-    if found is None:
-        raise click.UsageError(f"no completion for {shell}; there is {', '.join(SHELLS)}")
-    completion = found(program, {}, PROGRAM, COMPLETION)
-    return completion.source_template % completion.source_vars()
 
 
 def session_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -16,7 +16,7 @@ import click
 
 from ..config.table import FILE, SETTINGS
 from ..home import Home
-from .settings import setting
+from .store import setting
 
 if TYPE_CHECKING:
     from ..memory.port import MemoryEngine

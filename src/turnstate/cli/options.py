@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..config.settings import Settings
 from ..config.source import suggestion
+from ..config.table import FILE, SETTINGS
 from ..errors import UnknownName
 
 if TYPE_CHECKING:
@@ -73,6 +75,25 @@ def yes_option(command: Decorated) -> Decorated:
     """Add the switch that skips the confirmation."""
     text = "Do not ask for confirmation; required if stdin is not a terminal."
     return click.option("--yes", is_flag=True, help=text)(command)
+
+
+def limit_option(text: str, *, default: int, least: int = 1) -> Callable[[Decorated], Decorated]:
+    """Return the option for how many results are shown."""
+    number = click.IntRange(least)
+    return click.option("--limit", type=number, default=default, show_default=True, metavar="N", help=text)
+
+
+def model_option(text: str) -> Callable[[Decorated], Decorated]:
+    """Return the option for a model, which the environment and ``turnstate.toml`` can set."""
+    variable = SETTINGS["model"].variable
+    shown = f"{text}  [default: ${variable}, or {FILE}]"
+    return click.option("--model", metavar="NAME", envvar=variable, callback=_model, help=shown)
+
+
+def _model(_ctx: click.Context, _option: click.Parameter, given: str | None) -> str | None:
+    settings = Settings.load(environment={})
+    settings.register_models()
+    return given or settings.text("model")
 
 
 def _format(_ctx: click.Context, _option: click.Parameter, name: str) -> Format:

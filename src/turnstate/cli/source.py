@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from .. import folder_gate, strict_json
 from ..config.source import suggestion
-from ..errors import InputError, MalformedJSON, TooLarge
+from ..errors import InputError, MalformedJSON, SessionError, TooLarge
 from ..strict_json import MAX_BYTES
 from ..terminal import screen
 
@@ -70,6 +70,16 @@ def readable(name: str) -> Iterator[None]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{name}: cannot be read: {reason}") from None
+
+
+@contextmanager
+def named(place: str) -> Iterator[None]:
+    """Add the name of a file, a line or a row to errors about what it contains."""
+    try:
+        yield
+    except (InputError, SessionError) as error:
+        error.add_note(place)
+        raise
 
 
 def _neighbor(name: str) -> str:
@@ -171,11 +181,11 @@ def source(stream: BinaryIO, name: str) -> InputSource:
     if not filled:
         raise InputError(f"{name}: empty; expected a conversation as JSON, or one per line")
     if len(filled) == 1:  # end of input; a terminal must not be read again, or Ctrl-D is needed twice
-        return InputSource(name, False, _size(stream), iter([SourceDocument(name, None, bytes(head))]))
+        return InputSource(name, False, size_of(stream), iter([SourceDocument(name, None, bytes(head))]))
     complete, layout = _judged(filled[0].data)
     many = layout == "document" and (complete or _is_jsonl(filled[0].data, filled[1].data, name))
     documents = _each(chain(filled, numbered), name) if many else _only(head, stream, name, layout)
-    return InputSource(name, many, _size(stream), documents)
+    return InputSource(name, many, size_of(stream), documents)
 
 
 def _head(numbered: Iterator[Line]) -> tuple[list[Line], bytearray]:
@@ -249,8 +259,9 @@ def _is_beyond_repair(line: bytes) -> bool:
     return False
 
 
-def _size(stream: BinaryIO) -> int | None:
-    with suppress(OSError, AttributeError):
+def size_of(stream: BinaryIO) -> int | None:
+    """Return the size of an open file; None for a pipe or a terminal."""
+    with suppress(OSError, AttributeError, ValueError):
         status = os.fstat(stream.fileno())
         return status.st_size if stat.S_ISREG(status.st_mode) else None
     return None

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..config.effects import file_of, shown_url
-from ..config.table import FILE, default_store
+from ..config.settings import Settings
+from ..config.table import FILE, SETTINGS, default_store
 from ..errors import NewerFormat, StoreUnavailable
-from .settings import STORE_VARIABLE, setting
 
 if TYPE_CHECKING:
     from ..session import SessionManager
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
+STORE_VARIABLE = SETTINGS["store"].variable
 DEFAULT_TENANT = "default"
 MEMORY = ":memory:"  # not a file; the store refuses it with advice
 
@@ -35,6 +36,11 @@ Exit codes:
   2  bad usage, or input that cannot be read
   3  the store cannot be used
 """
+
+
+def setting(key: str) -> str | None:
+    """Return a setting from the files, for an option that neither a flag nor the environment sets."""
+    return Settings.load(environment={}).text(key)
 
 
 def store_option(command: Decorated) -> Decorated:

@@ -24,7 +24,7 @@ from ...archive import adopt_state, is_incomplete
 from ...conversation import ConversationState, amazon_q
 from ...conversation.amazon_q.fields import KEPT
 from ...conversation.amazon_q.reader import LARGEST
-from ...errors import Busy, InputError, NotFound, SessionError, TurnstateError
+from ...errors import Busy, InputError, NotFound, TurnstateError
 from ...open_databases import covers, hold
 from ...plain_text import counted
 from ...session.names import LONGEST, checked
@@ -34,8 +34,9 @@ from ...terminal.screen import metered
 from .. import destination, documents
 from ..completion import session_argument
 from ..options import json_option, output_options, quiet_option
-from ..source import STDIN, readable
+from ..source import STDIN, named, readable
 from ..store import EXIT_CODES, managed, opened, tenant_option, user_option
+from .import_ import ImportTally
 
 MAGIC = b"SQLite format 3\0"
 WAL = 2  # the read version, in byte 19 of the header, of a database in WAL mode
@@ -113,20 +114,20 @@ class _AmazonQImport:
     def __init__(self, tenant: str, user: str | None, skip_existing: bool, as_json: bool) -> None:
         self._tenant, self._user = tenant, user
         self._skip_existing, self._as_json = skip_existing, as_json
-        self._imported = self._skipped = 0
+        self._tally = ImportTally()
 
     async def run(self, url: str, file: str, key: str | None, *, everything: bool, keep_going: bool) -> int:
         """Import the chosen conversations and return the exit code."""
         bad = 0
         with (
             saved_conversations(file, key=key, everything=everything) as (count, found),
-            self._summarized(),
+            self._tally.summarized(),
             metered("conversations", count) as step,
         ):
             async with opened(url) as store:
                 for number, one in enumerate(found, start=1):
                     try:
-                        with _named(one.where):
+                        with named(one.where):
                             await self._one(store, one)
                     except TurnstateError as error:
                         if not (keep_going and everything):
@@ -147,30 +148,14 @@ class _AmazonQImport:
             skip_existing=self._skip_existing,
         )
         skipped = restored.result != "imported"
-        self._skipped += skipped
-        self._imported += not skipped
         fields = {**_fields(state, one.title), "result": "skipped" if skipped else "imported"}
+        self._tally.add(fields["result"])
         if self._as_json:
             screen.show(documents.compact(fields))
         elif not skipped:
             screen.show(screen.escaped(_line(fields)))
             if fields["checkpoints"]:
                 screen.say(f"session {state.conversation_id}: note: its checkpoints are only kept for export")
-
-    @contextmanager
-    def _summarized(self) -> Iterator[None]:
-        """Print the counts at the end, even after a failure if something was imported before it."""
-        try:
-            yield
-        except BaseException:
-            if self._imported or self._skipped:
-                self._print_summary()
-            raise
-        self._print_summary()
-
-    def _print_summary(self) -> None:
-        skipped = f", {counted(self._skipped, 'session')} skipped" if self._skipped else ""
-        screen.say(f"{counted(self._imported, 'session')} imported{skipped}")
 
 
 def _fields(state: ConversationState, title: str) -> dict[str, Any]:
@@ -192,16 +177,6 @@ def _line(fields: dict[str, Any]) -> str:
     counts = [counted(fields[name], name[:-1]) for name in ("exchanges", "messages", "tools")]
     more = ["a summary"] * fields["summary"] + ["an open tangent"] * fields["tangent"]
     return f"{fields['id']}  {fields['title']}: {', '.join(counts + more)}"
-
-
-@contextmanager
-def _named(where: str) -> Iterator[None]:
-    """Add the name of the file, or of the row, to errors."""
-    try:
-        yield
-    except (InputError, SessionError) as error:
-        error.add_note(where)
-        raise
 
 
 @command.command("export", short_help="Write a session for the Amazon Q command line.", epilog=EXIT_CODES)

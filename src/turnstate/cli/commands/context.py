@@ -12,8 +12,7 @@ from ...terminal import lookup, screen
 from ...terminal.session_text import context_lines
 from .. import documents
 from ..completion import session_argument
-from ..options import json_option
-from ..settings import model_option
+from ..options import json_option, model_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 
 

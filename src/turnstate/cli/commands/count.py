@@ -15,7 +15,6 @@ from ...terminal import screen
 from ...tokens import Count, Counter
 from .. import documents, options
 from ..documents import Conversation, walk
-from ..settings import model_option
 
 DEFAULT_COUNTER = "o200k_base"
 
@@ -24,7 +23,7 @@ DEFAULT_COUNTER = "o200k_base"
 @options.files
 @options.input_format
 @click.option("--counter", metavar="NAME", help=f"The counter to use.  [default: {DEFAULT_COUNTER}]")
-@model_option("Use the counter of this model instead.")
+@options.model_option("Use the counter of this model instead.")
 @options.json_option("Print one JSON object per conversation.")
 @options.keep_going
 @click.pass_context

@@ -22,7 +22,6 @@ from ...terminal import screen
 from ...tokens import Counter
 from .. import destination, documents, options
 from ..documents import Conversation, walk
-from ..settings import model_option
 from .count import DEFAULT_COUNTER
 from .validate import described
 
@@ -34,7 +33,7 @@ MAX_PER_KIND = 20
 @options.files
 @options.input_format
 @click.option("--budget", type=click.IntRange(1), metavar="N", help="Tokens for the whole request.")
-@model_option("Count as this model; without --budget, fit its window.")
+@options.model_option("Count as this model; without --budget, fit its window.")
 @click.option(
     "--output-reserve",
     type=click.IntRange(0),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -17,7 +15,7 @@ import click
 from ... import ids
 from ...archive import Bundle, ImportResult, adopt, bundles, restore
 from ...archive.format import MAX_LINE_BYTES
-from ...errors import InputError, SessionError, TurnstateError
+from ...errors import InputError, TurnstateError
 from ...formats.port import Format
 from ...ids import wall_clock
 from ...plain_text import counted
@@ -96,36 +94,74 @@ def command(
     return asyncio.run(work.conversations(store, files, provider, user, keep_going=keep_going))
 
 
+class ImportTally:
+    """Counts the results of an import, by `RESULTS`, and the imported entries if they are known."""
+
+    def __init__(self, *, entries: int | None = None) -> None:
+        self._results, self._entries = Counter[str](), entries
+
+    def add(self, result: str, entries: int = 0) -> None:
+        """Count one session."""
+        self._results[result] += 1
+        if self._entries is not None and result == "imported":
+            self._entries += entries
+
+    @property
+    def total(self) -> int:
+        """The number of sessions so far."""
+        return self._results.total()
+
+    @contextmanager
+    def summarized(self) -> Iterator[None]:
+        """Print the counts at the end, even after a failure if something was imported before it."""
+        try:
+            yield
+        except BaseException:
+            if self._results:
+                self._print()
+            raise
+        self._print()
+
+    def _print(self) -> None:
+        counts = [
+            f"{counted(self._results[result], 'session')} {text}"
+            for result, text in RESULTS.items()
+            if self._results[result] or result == "imported"
+        ]
+        entries = f" ({entry_count(self._entries)})" if self._entries is not None else ""
+        screen.say(f"{', '.join(counts)}{entries}")
+
+
 class _Import:
     """Imports sessions and counts the results."""
 
     def __init__(self, tenant: str, skip_existing: bool, as_json: bool) -> None:
         self._tenant, self._skip_existing, self._as_json = tenant, skip_existing, as_json
-        self._results, self._entries = Counter[str](), 0
+        self._tally = ImportTally(entries=0)
 
     async def archives(self, url: str, files: Sequence[str]) -> int:
         """Import archives, one after another."""
-        with self._summarized():
+        with self._tally.summarized():
             for file in files:
-                with _bytes(file) as (name, stream), metered("sessions", _size(stream)) as step:
+                with _bytes(file) as (name, stream), metered("sessions", source.size_of(stream)) as step:
                     lines = _Lines(stream, partial(self._progressed, step))
-                    with _named(name):
+                    with source.named(name):
                         found = bundles(lines)  # before opening, and perhaps creating, the store
                     async with opened(url) as store:
-                        with _named(name):
+                        with source.named(name):
                             for bundle in found:
                                 self._count(await self._restored(store, bundle))
         return 0
 
     def _progressed(self, step: Step, far: int) -> None:
-        step(far, self._results.total())
+        step(far, self._tally.total)
 
     async def conversations(
         self, url: str, files: Sequence[str], provider: Format, user: str | None, *, keep_going: bool
     ) -> int:
         """Import conversations in a provider's format."""
         bad = 0
-        with self._summarized():
+        with self._tally.summarized():
             for file in files:
                 with (
                     source.opened(file) as found,
@@ -149,7 +185,7 @@ class _Import:
     ) -> bool:
         """Import one conversation; return True if it was invalid and has been reported."""
         try:
-            with _named(one.where):
+            with source.named(one.where):
                 self._count(await self._adopted(store, one, provider, user))
         except TurnstateError as error:
             if not keep_going:
@@ -180,30 +216,10 @@ class _Import:
         )
 
     def _count(self, restored: ImportResult) -> None:
-        self._results[restored.result] += 1
-        self._entries += restored.entries if restored.result == "imported" else 0
+        self._tally.add(restored.result, restored.entries)
         if self._as_json:
             fields = {"id": restored.id, "result": restored.result, "entries": restored.entries}
             screen.show(documents.compact(fields))
-
-    @contextmanager
-    def _summarized(self) -> Iterator[None]:
-        """Print the counts at the end, even after a failure if something was imported before it."""
-        try:
-            yield
-        except BaseException:
-            if self._results:
-                self._print_summary()
-            raise
-        self._print_summary()
-
-    def _print_summary(self) -> None:
-        counts = [
-            f"{counted(self._results[result], 'session')} {text}"
-            for result, text in RESULTS.items()
-            if self._results[result] or result == "imported"
-        ]
-        screen.say(f"{', '.join(counts)} ({entry_count(self._entries)})")
 
 
 class _Lines:
@@ -239,22 +255,5 @@ def _bytes(file: str) -> Iterator[tuple[str, BinaryIO]]:
         yield file, stream
 
 
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Add the name of the file, or of the file and line, to errors."""
-    try:
-        yield
-    except (InputError, SessionError) as error:
-        error.add_note(name)
-        raise
-
-
 def _text(value: Any) -> str:
     return str(value) if isinstance(value, str | int) else ""
-
-
-def _size(stream: BinaryIO) -> int | None:
-    with suppress(OSError, AttributeError, ValueError):
-        status = os.fstat(stream.fileno())
-        return status.st_size if stat.S_ISREG(status.st_mode) else None
-    return None

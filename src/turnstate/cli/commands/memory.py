@@ -22,7 +22,7 @@ from ...terminal import screen
 from ...terminal.screen import confirmed, styled
 from .. import destination, documents
 from ..engine import engine_option, existing_engine, opened_engine
-from ..options import json_option, output_options, yes_option
+from ..options import json_option, limit_option, output_options, yes_option
 from ..store import EXIT_CODES, tenant_option
 
 if TYPE_CHECKING:
@@ -103,14 +103,7 @@ async def _list(
 @command.command("search", epilog=EXIT_CODES)
 @click.argument("question", metavar="QUESTION...", nargs=-1, required=True)
 @_user_option
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of results.",
-)
+@limit_option("Maximum number of results.", default=10)
 @tenant_option
 @engine_option
 @json_option("Print one JSON object per result.")

@@ -12,7 +12,7 @@ from ...session import SearchResult
 from ...terminal import screen
 from ...terminal.screen import styled
 from .. import documents
-from ..options import json_option
+from ..options import json_option, limit_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 
 WIDTH = 100
@@ -22,14 +22,7 @@ WIDTH = 100
 @click.argument("text", metavar="WORDS...", nargs=-1, required=True)
 @tenant_option
 @user_option
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of messages to show.",
-)
+@limit_option("Maximum number of messages to show.", default=20)
 @json_option("Print one JSON object per message.")
 def command(
     text: tuple[str, ...], store: str, tenant: str, user: str | None, limit: int, as_json: bool

@@ -20,7 +20,7 @@ from ...terminal.times import ago, time_option
 from .. import documents
 from ..completion import session_argument
 from ..lazy_group import LazyCommand, LazyGroup
-from ..options import json_option
+from ..options import json_option, limit_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 
 DEFAULT = "list"
@@ -72,14 +72,7 @@ def command() -> None:
 @time_option("--since", "Only sessions used at this time or later.")
 @time_option("--until", "Only sessions last used before this time.")
 @click.option("--live/--ended", default=None, help="Only live sessions, or only ended ones.")
-@click.option(
-    "--limit",
-    type=click.IntRange(0),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="Maximum number to list; 0 lists all.",
-)
+@limit_option("Maximum number to list; 0 lists all.", default=50, least=0)
 @json_option("Print one JSON object per session.")
 def list_command(
     store: str,
