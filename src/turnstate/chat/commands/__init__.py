@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ...errors import InputError
-from . import conversation, files, sessions, settings
+from . import checkpoints, conversation, equipment, sessions
 from .usage import WrongUsage, nothing
 
 if TYPE_CHECKING:
@@ -88,15 +88,15 @@ _ALL = (
     Command(
         "checkpoint",
         "[list | save [TEXT] | diff LABEL [LABEL] | restore LABEL [--hard] | undo]",
-        files.checkpoint,
+        checkpoints.checkpoint,
         ("list", "save", "diff", "restore", "undo"),
     ),
-    Command("context", "[add PATH | remove PATH | files]", settings.context, ("add", "remove", "files")),
-    Command("tools", "", settings.tools),
-    Command("mcp", "", settings.mcp),
-    Command("model", "[NAME]", settings.model),
-    Command("agent", "[NAME]", settings.agent),
-    Command("usage", "", settings.usage),
+    Command("context", "[add PATH | remove PATH | files]", equipment.context, ("add", "remove", "files")),
+    Command("tools", "", equipment.tools),
+    Command("mcp", "", equipment.mcp),
+    Command("model", "[NAME]", equipment.model),
+    Command("agent", "[NAME]", equipment.agent),
+    Command("usage", "", equipment.usage),
     Command("save", "FILE [--amazon-q] [--force]", sessions.save),
     Command("load", "FILE", sessions.load),
     Command("sessions", "[WORDS]", sessions.list_sessions),
@@ -107,7 +107,7 @@ _ALL = (
     Command(
         "memory",
         "[list | search WORDS | add TEXT | forget NUMBER]",
-        settings.memory,
+        equipment.memory,
         ("list", "search", "add", "forget"),
     ),
     Command("snapshot", "", sessions.snapshot),

@@ -9,8 +9,7 @@ import msgspec
 
 from ...plain_text import counted
 from ...session import Erasure, SessionManager
-from ...snapshots import Snapshots
-from ...snapshots.snapshots import FOLDER
+from ...snapshots import FOLDER, Snapshots
 from ...stores.values import Filter, Removed, SessionRow
 from ...terminal import lookup, screen
 from ...terminal.screen import confirmed
