@@ -31,7 +31,7 @@ from ..memory.worker import Worker
 from ..models import Model
 from ..process import Owner
 from ..snapshots import Snapshots
-from ..snapshots.content import described, from_snapshot
+from ..snapshots.content import from_snapshot, restored_row
 from ..snapshots.folder import snapshot_name
 from ..snapshots.writer import SnapshotWriter
 from ..stores.port import OnDisk, Store
@@ -328,7 +328,7 @@ class SessionManager(SessionDirectory):
         )
         if restored is None:
             raise NotFound(f"there is no session {id}, and no snapshot of it in {self._snapshots.folder}")
-        row = described(self._new_row(id, user), restored)
+        row = restored_row(self._new_row(id, user), restored)
         if user is not None and row.user != user:
             raise NotFound(f"there is no session {id}")
         entries = list(from_snapshot(restored.snapshot, self.policy.summary_template))

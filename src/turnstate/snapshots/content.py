@@ -178,10 +178,9 @@ def _cut(taken: ContextSnapshot, settings: dict[str, Any]) -> Cut:
     )
 
 
-def described(row: SessionRow, restored: RestoredSnapshot) -> SessionRow:
+def restored_row(row: SessionRow, restored: RestoredSnapshot) -> SessionRow:
     """Return the row of a session, completed from its snapshot."""
-    known = restored.snapshot.extension.get("turnstate", {})
-    facts: dict[str, Any] = known if isinstance(known, dict) and not restored.foreign else {}
+    facts = {} if restored.foreign else _known(restored.snapshot)
     user, title, tags, created = (facts.get(name) for name in ("user", "title", "tags", "created"))
     meta = facts.get("meta")
     return structs.replace(

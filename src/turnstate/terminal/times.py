@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from ..ids import wall_clock
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -33,7 +35,7 @@ def iso(ms: int) -> str:
 
 def ago(ms: int) -> str:
     """Return how long ago a time was, or its date if it was more than 60 days ago."""
-    seconds = (_now() - ms) // 1000
+    seconds = (wall_clock() - ms) // 1000
     if not 0 <= seconds < _RECENT_SECONDS:
         return iso(ms)[:10]
     for unit, size in _STEPS:
@@ -46,7 +48,7 @@ def _read(_ctx: click.Context, _option: click.Parameter, given: str | None) -> i
     if given is None:
         return None
     if match := _AGO.fullmatch(given):
-        return max(0, _now() - int(match[1]) * _UNITS[match[2]] * 1000)
+        return max(0, wall_clock() - int(match[1]) * _UNITS[match[2]] * 1000)
     try:
         moment = datetime.fromisoformat(given)
     except ValueError:
@@ -55,7 +57,3 @@ def _read(_ctx: click.Context, _option: click.Parameter, given: str | None) -> i
         ) from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0, int(aware.timestamp() * 1000))
-
-
-def _now() -> int:
-    return int(datetime.now(UTC).timestamp() * 1000)
