@@ -15,15 +15,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.harness.chat_model import ChatModel
+from tests.harness.terminal import Terminal
 from turnstate import Budget, SessionManager
 from turnstate.catalog import named
 
 from .session_messages import agent
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "harness"))
-
-from chat_model import ChatModel
-from terminal import Terminal
 
 __all__ = ["main"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -79,13 +78,11 @@ def _started(module: str, name: str, options: Sequence[str] = ()) -> Any:
     """Start a server of the tests, with its files on a disk."""
     if not SERVERS.is_dir():
         raise PeerMissing("the servers of the tests are not here; set TEST_PG_URL and TEST_REDIS_URL")
-    sys.path.insert(0, str(SERVERS))
     tempfile.tempdir, before = str(folder()), tempfile.tempdir
     try:
-        return getattr(import_module(module), name)(*options)
+        return getattr(import_module(f"tests.harness.{module}"), name)(*options)
     finally:
         tempfile.tempdir = before
-        sys.path.remove(str(SERVERS))
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from thoroughness import LONG
+
+from tests.harness.thoroughness import LONG
 
 # A busy machine makes examples slow, not wrong. `make test` always draws the same ones, `make faults` others.
 settings.register_profile(

@@ -16,10 +16,10 @@ from pathlib import Path
 from terminal_picture import COLORS, Cell, drawing
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "harness"))
+sys.path.insert(0, str(ROOT))
 
-from chat_model import ChatModel  # noqa: E402
-from terminal import Terminal  # noqa: E402
+from tests.harness.chat_model import ChatModel  # noqa: E402
+from tests.harness.terminal import Terminal  # noqa: E402
 
 PICTURES = ROOT / "docs" / "img"
 PROGRAM = str(Path(sys.executable).with_name("turnstate"))

@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "harness"))
+sys.path.insert(0, str(ROOT))
 
-import kept_stores  # noqa: E402
+from tests.harness import kept_stores  # noqa: E402
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
+from tests.harness import programs
 from turnstate.__main__ import main
 from turnstate.cli import commands
 
@@ -44,8 +45,8 @@ def program(folder: Path) -> Iterator[Path]:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(address))
     listening.listen()
-    command = [sys.executable, __file__, str(listening.fileno())]
-    server = subprocess.Popen(command, pass_fds=[listening.fileno()])
+    command = programs.program("tests.acceptance.forked_program", listening.fileno())
+    server = subprocess.Popen(command, env=programs.environment(), pass_fds=[listening.fileno()])
     listening.close()
     try:
         yield folder

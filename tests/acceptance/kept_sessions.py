@@ -7,8 +7,7 @@ import pty
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cli_program import Outcome, on_a_terminal
-
+from tests.acceptance.cli_program import Outcome, on_a_terminal
 from turnstate import Message, ToolCallRequest, ToolCallResult, blocking
 from turnstate.stores.values import SessionRow
 

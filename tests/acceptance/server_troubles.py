@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
-from cli_program import environment, turnstate
-from postgres_server import GUARDED, PostgresServer, execute, fresh_url, local_server
-from valkey_server import Valkey, empty_server, free_port, fresh_cluster
+
+from tests.acceptance.cli_program import environment, turnstate
+from tests.harness.postgres_server import GUARDED, PostgresServer, execute, fresh_url, local_server
+from tests.harness.valkey_server import Valkey, empty_server, free_port, fresh_cluster
 
 SECRET = "s3cr3t-p4ss"
 ARCHIVE = """\

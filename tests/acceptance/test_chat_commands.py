@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_model import ChatModel
-from cli_program import Outcome, command_line, environment, turnstate
 
+from tests.acceptance.cli_program import Outcome, command_line, environment, turnstate
+from tests.harness.chat_model import ChatModel
 from turnstate.chat.commands import COMMANDS
 
 pytestmark = pytest.mark.req("P2", "P3")

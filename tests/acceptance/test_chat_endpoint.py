@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chat_model import ChatModel
-from cli_program import Outcome, turnstate
 
+from tests.acceptance.cli_program import Outcome, turnstate
+from tests.harness.chat_model import ChatModel
 from turnstate import Message, SessionManager, ToolCallRequest
 from turnstate.config.binding import META
 from turnstate.config.table import default_store

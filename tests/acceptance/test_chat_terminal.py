@@ -12,10 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from chat_model import ChatModel
-from process_end import has_ended
-from terminal import Terminal
 
+from tests.harness.chat_model import ChatModel
+from tests.harness.process_end import has_ended
+from tests.harness.terminal import Terminal
 from turnstate import Message, SessionManager
 
 pytestmark = pytest.mark.req("P2", "P3")

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_program import turnstate
-from kept_sessions import make, opened, row, there
-from posix_locks import IN_USE, SHARED, is_locked
 
+from tests.acceptance.cli_program import turnstate
+from tests.acceptance.kept_sessions import make, opened, row, there
+from tests.harness.posix_locks import IN_USE, SHARED, is_locked
 from turnstate import Message
 from turnstate.cli.commands import amazon_q
 from turnstate.errors import InputError

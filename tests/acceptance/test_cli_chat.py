@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import hostile_mcp_server
 import pytest
-from chat_model import ChatModel
-from cli_program import command_line, turnstate
-from terminal import Terminal
+
+from tests.acceptance.cli_program import command_line, turnstate
+from tests.harness import hostile_mcp_server
+from tests.harness.chat_model import ChatModel
+from tests.harness.terminal import Terminal
 
 pytestmark = pytest.mark.req("P2")
 

@@ -11,9 +11,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from cli_program import Outcome, environment, on_a_terminal, real_turnstate, turnstate
-from kept_sessions import answering, make, opened
 
+from tests.acceptance.cli_program import Outcome, environment, on_a_terminal, real_turnstate, turnstate
+from tests.acceptance.kept_sessions import answering, make, opened
 from turnstate import Message
 
 pytestmark = pytest.mark.req("O2", "P3")

@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cli_program import command_line, environment, turnstate
+
+from tests.acceptance.cli_program import command_line, environment, turnstate
 
 pytestmark = pytest.mark.req("L4", "P3")
 

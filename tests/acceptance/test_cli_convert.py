@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_program import broken, conversation, jsonl, turnstate
 
+from tests.acceptance.cli_program import broken, conversation, jsonl, turnstate
 from turnstate import formats
 from turnstate.formats.exports import read_jsonl
 

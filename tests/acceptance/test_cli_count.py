@@ -5,8 +5,8 @@ import re
 from typing import Any
 
 import pytest
-from cli_program import conversation, jsonl, turnstate
 
+from tests.acceptance.cli_program import conversation, jsonl, turnstate
 from turnstate import formats, tokens
 
 pytestmark = pytest.mark.req("P3")

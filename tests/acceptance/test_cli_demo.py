@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cli_program import Outcome, command_line, environment, turnstate
 
 import turnstate as package
+from tests.acceptance.cli_program import Outcome, command_line, environment, turnstate
 from turnstate import SessionManager, formats
 from turnstate.checkpoints import CheckpointManager
 from turnstate.conversation import ConversationState

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import apsw
 import pytest
-from cli_program import turnstate
-from kept_sessions import make
 
+from tests.acceptance.cli_program import turnstate
+from tests.acceptance.kept_sessions import make
 from turnstate._version import __version__
 from turnstate.tokens import cost
 

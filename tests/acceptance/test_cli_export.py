@@ -7,9 +7,9 @@ from uuid import UUID
 
 import apsw
 import pytest
-from cli_program import into_a_closing_pipe, on_a_terminal, turnstate
-from kept_sessions import LONG, make, opened, work
 
+from tests.acceptance.cli_program import into_a_closing_pipe, on_a_terminal, turnstate
+from tests.acceptance.kept_sessions import LONG, make, opened, work
 from turnstate import Message, ToolCallRequest, formats
 
 pytestmark = pytest.mark.req("P3")

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_program import broken, conversation, jsonl, turnstate
-from kept_sessions import opened, there
 
+from tests.acceptance.cli_program import broken, conversation, jsonl, turnstate
+from tests.acceptance.kept_sessions import opened, there
 from turnstate import formats
 from turnstate.formats.exports import read_jsonl
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_program import (
+
+from tests.acceptance.cli_program import (
     broken,
     conversation,
     into_a_closing_pipe,
@@ -15,7 +16,6 @@ from cli_program import (
     real_turnstate,
     turnstate,
 )
-
 from turnstate import formats
 
 pytestmark = pytest.mark.req("P4")

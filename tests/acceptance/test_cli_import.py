@@ -7,9 +7,17 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_program import broken, command_line, conversation, environment, jsonl, on_a_terminal, turnstate
-from kept_sessions import make, opened, row, there
 
+from tests.acceptance.cli_program import (
+    broken,
+    command_line,
+    conversation,
+    environment,
+    jsonl,
+    on_a_terminal,
+    turnstate,
+)
+from tests.acceptance.kept_sessions import make, opened, row, there
 from turnstate import Budget, Message
 
 pytestmark = pytest.mark.req("P3")

@@ -5,7 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from cli_program import conversation, into_a_pipe, jsonl, real_turnstate, turnstate
+
+from tests.acceptance.cli_program import conversation, into_a_pipe, jsonl, real_turnstate, turnstate
 
 COMMANDS = {
     "count": ["count"],

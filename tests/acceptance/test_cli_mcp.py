@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_program import command_line, environment, turnstate
-from oauth_servers import OAuthServers
-from terminal import Terminal
 
+from tests.acceptance.cli_program import command_line, environment, turnstate
+from tests.harness.oauth_servers import OAuthServers
+from tests.harness.terminal import Terminal
 from turnstate.home import Home
 from turnstate.tools.logins import FILE, Logins
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import apsw
 import pytest
-from cli_program import turnstate
-from kept_sessions import make
 
+from tests.acceptance.cli_program import turnstate
+from tests.acceptance.kept_sessions import make
 from turnstate.memory.builtin import sqlite
 
 pytestmark = pytest.mark.req("P3", "F5")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 import pytest
-from cli_program import conversation, real_turnstate, turnstate
-from kept_sessions import answering, make, opened, row, there
 
+from tests.acceptance.cli_program import conversation, real_turnstate, turnstate
+from tests.acceptance.kept_sessions import answering, make, opened, row, there
 from turnstate import Message
 from turnstate.cli import program
 

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_program import (
+
+from tests.acceptance.cli_program import (
     broken,
     command_line,
     conversation,
@@ -19,7 +20,6 @@ from cli_program import (
     real_turnstate,
     turnstate,
 )
-
 from turnstate import formats
 from turnstate._version import __version__
 from turnstate.cli import COMMANDS

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_program import on_a_terminal, turnstate
-from kept_sessions import answering, make, opened
-from long_session import ID, LIMIT, make_long
 
+from tests.acceptance.cli_program import on_a_terminal, turnstate
+from tests.acceptance.kept_sessions import answering, make, opened
+from tests.acceptance.long_session import ID, LIMIT, make_long
 from turnstate import Budget, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from turnstate.context.cut import Strategy
 from turnstate.entry import Usage

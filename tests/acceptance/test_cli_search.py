@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from cli_program import on_a_terminal, turnstate
-from kept_sessions import make, opened, work
+
+from tests.acceptance.cli_program import on_a_terminal, turnstate
+from tests.acceptance.kept_sessions import make, opened, work
 
 pytestmark = pytest.mark.req("P3")
 

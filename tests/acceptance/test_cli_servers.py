@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import server_troubles as troubles
-from cli_program import Outcome, command_line, environment, turnstate
-from server_troubles import ARCHIVE, SECRET, Trouble
+
+from tests.acceptance import server_troubles as troubles
+from tests.acceptance.cli_program import Outcome, command_line, environment, turnstate
+from tests.acceptance.server_troubles import ARCHIVE, SECRET, Trouble
 
 pytestmark = pytest.mark.req("P3", "G3")
 

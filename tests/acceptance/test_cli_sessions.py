@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_program import into_a_closing_pipe, on_a_terminal, turnstate
-from kept_sessions import answering, make, opened, row, there
 
+from tests.acceptance.cli_program import into_a_closing_pipe, on_a_terminal, turnstate
+from tests.acceptance.kept_sessions import answering, make, opened, row, there
 from turnstate import Message, blocking
 from turnstate.testing import FixedClock
 

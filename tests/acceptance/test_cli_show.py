@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_program import into_a_closing_pipe, into_a_pipe, on_a_terminal, turnstate
-from kept_sessions import LONG, make, opened, work
 
+from tests.acceptance.cli_program import into_a_closing_pipe, into_a_pipe, on_a_terminal, turnstate
+from tests.acceptance.kept_sessions import LONG, make, opened, work
 from turnstate import Budget, Message, ToolCallRequest, ToolCallResult, blocking
 from turnstate.codec import from_builtins
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from cli_program import broken, conversation, jsonl, turnstate
 
+from tests.acceptance.cli_program import broken, conversation, jsonl, turnstate
 from turnstate import formats
 
 pytestmark = pytest.mark.req("P3")

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import apsw
 import pytest
-from cli_program import turnstate
-from kept_sessions import make
 
+from tests.acceptance.cli_program import turnstate
+from tests.acceptance.kept_sessions import make
 from turnstate.stores.sqlite.rows import checksum, entry_row
 
 pytestmark = pytest.mark.req("P3")

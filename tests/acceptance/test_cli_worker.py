@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_program import Outcome, command_line, environment, turnstate
 
+from tests.acceptance.cli_program import Outcome, command_line, environment, turnstate
 from turnstate import codec
 from turnstate.log.records import Ending
 from turnstate.memory.jsonl import JsonlEngine

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_program import in_order, turnstate
-from forked_program import program
+
+from tests.acceptance.cli_program import in_order, turnstate
+from tests.acceptance.forked_program import program
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])

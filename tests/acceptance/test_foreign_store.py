@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chat_model import ChatModel
-from cli_program import command_line, turnstate
-from terminal import Terminal
 
+from tests.acceptance.cli_program import command_line, turnstate
+from tests.harness.chat_model import ChatModel
+from tests.harness.terminal import Terminal
 from turnstate import Message, SessionManager
 
 pytestmark = [

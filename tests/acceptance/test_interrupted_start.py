@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_program import environment
+
+from tests.acceptance.cli_program import environment
 
 # Sends the signal to itself when a module is first imported, and runs the program as `python -m` does.
 PROGRAM = """

@@ -10,11 +10,12 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from cli_program import turnstate
-from moved_sessions import everything_in, make_pasts
-from postgres_server import fresh_url
-from thoroughness import LONG
-from valkey_server import Cluster, Valkey, fresh_cluster, fresh_server
+
+from tests.acceptance.cli_program import turnstate
+from tests.acceptance.moved_sessions import everything_in, make_pasts
+from tests.harness.postgres_server import fresh_url
+from tests.harness.thoroughness import LONG
+from tests.harness.valkey_server import Cluster, Valkey, fresh_cluster, fresh_server
 
 pytestmark = pytest.mark.req("P3", "G3", "G6")
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_program import turnstate
 
+from tests.acceptance.cli_program import turnstate
 from turnstate import Message, SessionManager
 from turnstate.errors import InputError
 from turnstate.memory import Worker, open_engine

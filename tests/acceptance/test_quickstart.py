@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from provider_server import FINAL, ProviderServer
-from quickstart_agent import PAGE, SESSION
-from thoroughness import runs
 
+from tests.acceptance.quickstart_agent import PAGE, SESSION
+from tests.harness.programs import environment, program
+from tests.harness.provider_server import FINAL, ProviderServer
+from tests.harness.thoroughness import runs
 from turnstate import Message, SessionManager
 
 pytestmark = pytest.mark.req("A4", "A5", "G6")
 
-AGENT = Path(__file__).parent / "quickstart_agent.py"
 LOOPS = dict.fromkeys(("after", "streamed", "claude", "claude_streamed"), runs(30, long=200))
 """The turns of each loop."""
 
@@ -32,7 +31,8 @@ LOOPS = dict.fromkeys(("after", "streamed", "claude", "claude_streamed"), runs(3
 @pytest.fixture(scope="module")
 def agent() -> Iterator[subprocess.Popen[str]]:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
-    with subprocess.Popen([sys.executable, str(AGENT)], **pipes) as process:  # type: ignore[call-overload]
+    command = program("tests.acceptance.quickstart_agent")
+    with subprocess.Popen(command, env=environment(), **pipes) as process:  # type: ignore[call-overload]
         yield process
         process.stdin.close()
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import apsw
 import pytest
-from kept_stores import (
+
+from tests.harness.kept_stores import (
     ENGINES,
     STORES,
     TENANT,
@@ -30,7 +31,6 @@ from kept_stores import (
     shadow_contents_of,
     snapshot_document,
 )
-
 from turnstate import Budget, Message, SessionManager
 from turnstate.archive import bundles, restore
 from turnstate.checkpoints import ShadowRepository

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgres_server import execute, fresh_url
 
+from tests.harness.postgres_server import execute, fresh_url
 from turnstate.memory import MemoryEngine, open_engine
 from turnstate.stores.postgres.server import target
 from turnstate.testing import MemoryContract

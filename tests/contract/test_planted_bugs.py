@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from broken_stores import BROKEN
 
+from tests.contract.broken_stores import BROKEN
 from turnstate.errors import TurnstateError
 from turnstate.stores.memory import MemoryStore
 from turnstate.stores.port import Store

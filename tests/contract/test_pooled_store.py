@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
-from pgbouncer_server import PgBouncer, missing, pooled_url
-from postgres_server import execute
-from test_postgres_store import TABLES
-from thoroughness import LONG
 
+from tests.contract.test_postgres_store import TABLES
+from tests.harness.pgbouncer_server import PgBouncer, missing, pooled_url
+from tests.harness.postgres_server import execute
+from tests.harness.thoroughness import LONG
 from turnstate.memory import MemoryEngine, open_engine
 from turnstate.stores.port import Store
 from turnstate.stores.postgres import connect

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from postgres_server import execute, fresh_url
 
+from tests.harness.postgres_server import execute, fresh_url
 from turnstate.stores.port import Store
 from turnstate.stores.postgres import connect
 from turnstate.stores.postgres.server import target

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from valkey_server import fresh_cluster
 
+from tests.harness.valkey_server import fresh_cluster
 from turnstate.stores.port import Store
 from turnstate.stores.redis import connect
 from turnstate.testing import StoreContract

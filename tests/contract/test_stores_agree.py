@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broken_stores import (
+
+from tests.contract.broken_stores import (
     BROKEN,
     ComparesAndThenSets,
     ForgetsKeysByAnyClock,
@@ -19,11 +20,10 @@ from broken_stores import (
     PausesInTheMiddle,
     SkipsWhatIsCommittedLate,
 )
-from postgres_server import executed, fresh_url
-from store_operations import ADDRESSES, PARCELS, Operation, Run, sequence
-from thoroughness import runs
-from valkey_server import fresh_cluster, fresh_server
-
+from tests.contract.store_operations import ADDRESSES, PARCELS, Operation, Run, sequence
+from tests.harness.postgres_server import executed, fresh_url
+from tests.harness.thoroughness import runs
+from tests.harness.valkey_server import fresh_cluster, fresh_server
 from turnstate.errors import AlreadyExists, Busy, NotFound, TurnstateError
 from turnstate.stores import connect, postgres, redis
 from turnstate.stores.memory import MemoryStore

@@ -17,8 +17,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-import agent_scene
-
+from tests.faults import agent_scene
 from turnstate.agent.agent import _Run
 from turnstate.agent.events import ToolFinished
 from turnstate.session import Turn

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import openai.resources.chat  # noqa: F401
-from agent_process import die_once
 
+from tests.faults.agent_process import die_once
 from turnstate import cli, formats
 from turnstate.chat import Chat
 from turnstate.cli.commands import chat  # noqa: F401

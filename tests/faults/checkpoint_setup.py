@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from checkpoint_process import OPERATIONS
-from restore_setup import Worker
-from restore_setup import state as files_of
 
+from tests.faults.checkpoint_process import OPERATIONS
+from tests.faults.restore_setup import Worker
+from tests.faults.restore_setup import state as files_of
+from tests.harness.programs import environment, program
 from turnstate import Message
 from turnstate.checkpoints import CheckpointManager
 from turnstate.conversation import fields
 from turnstate.home import Home
 from turnstate.session import Session, SessionManager
-
-WORKER = Path(__file__).with_name("checkpoint_process.py")
 
 
 class Moment(NamedTuple):
@@ -64,9 +62,9 @@ class CheckpointSetup:
     @contextmanager
     def worker(self, plant: str = "") -> Iterator[Worker]:
         """Start a process that waits right before the operation."""
-        command = [sys.executable, str(WORKER), self.operation, str(self.run), self.session, plant]
+        command = program("tests.faults.checkpoint_process", self.operation, self.run, self.session, plant)
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        with subprocess.Popen(command, start_new_session=True, **pipes) as process:
+        with subprocess.Popen(command, env=environment(), start_new_session=True, **pipes) as process:
             worker = Worker(process)
             try:
                 assert worker.hear() == "ready"

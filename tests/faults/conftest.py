@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import mounts
 import pytest
-import system_calls
-from empty_stores import KINDS, empty_store
-from fork_server import ForkServer
-from thoroughness import LONG
+
+from tests.faults import mounts, system_calls
+from tests.faults.empty_stores import KINDS, empty_store
+from tests.faults.fork_server import ForkServer
+from tests.harness.thoroughness import LONG
 
 MEMORY = Path("/dev/shm")
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from postgres_server import fresh_url
-from thoroughness import LONG
-from valkey_server import Valkey, fresh_cluster, fresh_server
+from tests.harness.postgres_server import fresh_url
+from tests.harness.thoroughness import LONG
+from tests.harness.valkey_server import Valkey, fresh_cluster, fresh_server
 
 KINDS = ("sqlite", "postgres", "valkey", "cluster")
 IMPORT_KINDS = KINDS if LONG else KINDS[:-1]  # a Cluster runs the scripts of a single server

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fork_server import ForkServer, Worker
-from promises import Promises
-
+from tests.faults.fork_server import ForkServer, Worker
+from tests.faults.promises import Promises
 from turnstate.stores.sqlite.writer import GROWN_AFTER, QUICK_COMMITS
 
 SIZE = 3  # messages in an append

@@ -21,6 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.harness.programs import environment, program
+
 PATIENCE = 60.0  # seconds until silence counts as a hang
 PR_SET_PDEATHSIG = 1
 
@@ -167,8 +169,8 @@ class ForkServer:
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
         self._control.settimeout(PATIENCE)
-        command = [sys.executable, __file__, str(theirs.fileno())]
-        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+        command = program("tests.faults.fork_server", theirs.fileno())
+        self._process = subprocess.Popen(command, env=environment(), pass_fds=[theirs.fileno()])
         theirs.close()
 
     def worker(self, url: str, *, plant: str = "", **settings: object) -> Worker:
@@ -198,9 +200,7 @@ class ForkServer:
 
 def _serve(control: socket.socket) -> None:
     """Fork a worker for every request; one for a store does nothing before its first command."""
-    import agent_process
-    import planted_bugs
-    import worker_commands
+    from tests.faults import agent_process, planted_bugs, worker_commands
 
     worker_commands.prepare()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for workers: the kernel reaps them
@@ -209,7 +209,7 @@ def _serve(control: socket.socket) -> None:
         if not order:
             return
         if b'"chat"' in order:  # loaded by the first chat: the other tests do without
-            import chat_process
+            from tests.faults import chat_process
         pid = os.fork()
         if pid == 0:
             control.close()

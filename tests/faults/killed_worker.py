@@ -23,8 +23,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from offload import begin, end, evict, said
-
+from tests.unit.memory.offload import begin, end, evict, said
 from turnstate.memory import MemoryEngine, Worker, jsonl
 from turnstate.memory.builtin import connect, engine, sqlite
 from turnstate.memory.jsonl import JsonlEngine

@@ -16,8 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from promises import Promises, texts
-
+from tests.faults.promises import Promises, texts
 from turnstate import Message
 from turnstate.memory import Listed, SessionRecord, User
 from turnstate.memory.builtin import BuiltinEngine, connect

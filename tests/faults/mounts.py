@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
-from thoroughness import LONG
+from tests.harness.thoroughness import LONG
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
 CLONE_NEWNS = 0x00020000

@@ -14,9 +14,9 @@ from typing import Any
 
 import apsw
 from msgspec import structs
-from promises import texts
-from worker_commands import Commands
 
+from tests.faults.promises import texts
+from tests.faults.worker_commands import Commands
 from turnstate import Message, open_databases
 from turnstate.errors import Conflict, TurnstateError
 from turnstate.memory.builtin import sqlite as memory_file

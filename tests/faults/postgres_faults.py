@@ -9,11 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from postgres_proxy import Proxy
-from postgres_server import PostgresServer, executed, local_server
-from postgres_writers import USER
-from promises import Promises
 
+from tests.faults.postgres_writers import USER
+from tests.faults.promises import Promises
+from tests.harness.postgres_proxy import Proxy
+from tests.harness.postgres_server import PostgresServer, executed, local_server
 from turnstate.session.manager import SessionManager
 from turnstate.stores.postgres import search
 from turnstate.stores.values import Span

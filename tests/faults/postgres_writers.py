@@ -19,9 +19,8 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from fork_server import Reply
-from promises import Promises, texts
-
+from tests.faults.fork_server import Reply
+from tests.faults.promises import Promises, texts
 from turnstate import Message
 from turnstate.errors import StoreUnavailable
 from turnstate.session.manager import SessionManager

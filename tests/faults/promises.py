@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from fork_server import Reply
+from tests.faults.fork_server import Reply
 
 
 def texts(name: str, size: int) -> list[str]:

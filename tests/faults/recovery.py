@@ -10,8 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import apsw
-from fork_server import Died, ForkServer
-from promises import Promises
+
+from tests.faults.fork_server import Died, ForkServer
+from tests.faults.promises import Promises
 
 FILE = "sqlite:///"
 

@@ -6,15 +6,15 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+from tests.harness.programs import environment, program
 from turnstate.checkpoints import ShadowRepository
 from turnstate.own_files import APPLICATION
 
-WORKER = Path(__file__).with_name("restore_process.py")
 STORE = f"SQLite format 3\0{'':\0<52}{APPLICATION.to_bytes(4, 'big').decode()}"
 """The first bytes of a store. No restore may touch such a file."""
 SECRET = "ignored when the restore begins, and not by the rules that it brings back"
@@ -58,10 +58,9 @@ class Worker:
 @contextmanager
 def worker(operation: str, shadow: Path, tree: Path, plant: str = "") -> Iterator[Worker]:
     """Start a process that waits right before the operation."""
-    command = [sys.executable, str(WORKER), operation, str(shadow), str(tree), plant]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd="/"
-    ) as process:
+    command = program("tests.faults.restore_process", operation, shadow, tree, plant)
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment(), start_new_session=True, cwd="/", **pipes) as process:
         started = Worker(process)
         try:
             assert started.hear() == "ready"

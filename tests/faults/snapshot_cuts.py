@@ -18,8 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from snapshot_scenes import SESSION, files, keeper, session_folder, snapshot
-
+from tests.unit.snapshots.snapshot_scenes import SESSION, files, keeper, session_folder, snapshot
 from turnstate.errors import TurnstateError
 from turnstate.snapshots import Snapshots
 

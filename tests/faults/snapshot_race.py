@@ -10,8 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from snapshot_scenes import SESSION, keeper, snapshot
-
+from tests.unit.snapshots.snapshot_scenes import SESSION, keeper, snapshot
 from turnstate.home import Home
 
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import apsw
-from damage import PAGE
 
+from tests.faults.damage import PAGE
 from turnstate import Budget, Message, SessionManager, cli
 from turnstate.errors import TurnstateError
 from turnstate.session import Session

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from fork_server import Worker
+from tests.faults.fork_server import Worker
 
 CHANGES = (  # calls that change a file or send data; the disk does not change between two of them
     *("write", "pwrite64", "writev", "pwritev", "sendto", "sendmsg"),

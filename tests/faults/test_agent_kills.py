@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import aclosing
@@ -14,12 +13,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import agent_scene
-import asked_process
 import pytest
-from fork_server import Died, ForkServer
-from thoroughness import report, rng, runs
 
+from tests.faults import agent_scene
+from tests.faults.fork_server import Died, ForkServer
+from tests.harness.programs import environment, program
+from tests.harness.thoroughness import report, rng, runs
 from turnstate.entry import UNCERTAIN
 
 MOST_EVENTS = 12
@@ -139,13 +138,13 @@ def test_an_agent_cancelled_at_random_moments_ends_its_run_and_does_nothing_twic
 def killed_while_it_asks(folder: Path, *plant: str) -> None:
     """Kill an agent while its second call is being asked about, and check what is left and what resumes."""
     folder.mkdir()
-    command = [sys.executable, asked_process.__file__, str(folder), *plant]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as first:
+    command = program("tests.faults.asked_process", folder, *plant)
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
         told = [json.loads(first.stdout.readline()) for _ in range(3)]
         first.kill()
     assert told == [{"asked": "shop"}, {"asked": "bank"}, {"ready": True}]
-    second = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60)
+    second = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True, timeout=60)
     told = [json.loads(line) for line in second.stdout.splitlines()]
     assert {"call": "shop", "result": UNCERTAIN} in told
     assert {"asked": "shop"} not in told

@@ -20,8 +20,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from thoroughness import LONG
 
+from tests.harness.thoroughness import LONG
 from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolCallResult
 from turnstate.session import Session
 

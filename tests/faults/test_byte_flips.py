@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from thoroughness import SEED, rng, runs
-from verification_fixtures import MANY, everything, furnish_more, left_open, run, verified
 
+from tests.harness.thoroughness import SEED, rng, runs
+from tests.unit.stores.verification_fixtures import MANY, everything, furnish_more, left_open, run, verified
 from turnstate.errors import TurnstateError
 from turnstate.stores.sqlite import log, writer
 from turnstate.stores.values import Finding

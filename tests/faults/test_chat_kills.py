@@ -12,10 +12,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from chat_model import ChatModel
-from fork_server import Died, ForkServer, Worker
-from thoroughness import report, rng, runs
 
+from tests.faults.fork_server import Died, ForkServer, Worker
+from tests.harness.chat_model import ChatModel
+from tests.harness.thoroughness import report, rng, runs
 from turnstate import Budget, SessionManager, formats
 from turnstate.message import Message
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from cases import case
-from thoroughness import LONG, report, rng
 
+from tests.harness.cases import case
+from tests.harness.thoroughness import LONG, report, rng
 from turnstate import Message
 from turnstate.checkpoints import CheckpointManager, verify
 from turnstate.errors import CheckpointError, CheckpointsDamaged

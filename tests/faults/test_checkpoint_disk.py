@@ -6,9 +6,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from mounts import SmallDisk
-from thoroughness import LONG
 
+from tests.faults.mounts import SmallDisk
+from tests.harness.thoroughness import LONG
 from turnstate.checkpoints import ShadowRepository
 from turnstate.errors import CheckpointError, RestoreFailed
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from checkpoint_setup import CheckpointSetup, Moment
-from system_calls import Point, killing, points, watching
-from test_restore_kills import CHANGES
-from thoroughness import LONG, report, rng
 
+from tests.faults.checkpoint_setup import CheckpointSetup, Moment
+from tests.faults.system_calls import Point, killing, points, watching
+from tests.faults.test_restore_kills import CHANGES
+from tests.harness.thoroughness import LONG, report, rng
 from turnstate.checkpoints.transaction import Recovered, RestoreTransaction
 from turnstate.errors import TurnstateError
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from mounts import CUTS, Cut, Disk
-from restore_setup import RestoreSetup, worker
-from test_restore_kills import after_restart
-from thoroughness import report, rng, runs
 
+from tests.faults.mounts import CUTS, Cut, Disk
+from tests.faults.restore_setup import RestoreSetup, worker
+from tests.faults.test_restore_kills import after_restart
+from tests.harness.thoroughness import report, rng, runs
 from turnstate.checkpoints import ShadowRepository
 from turnstate.errors import CheckpointError
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from fork_server import ForkServer, Reply, Worker
-from promises import Promises, losses
-from recovery import examine
-from thoroughness import report, rng, runs
+
+from tests.faults.fork_server import ForkServer, Reply, Worker
+from tests.faults.promises import Promises, losses
+from tests.faults.recovery import examine
+from tests.harness.thoroughness import report, rng, runs
 
 WRITERS = 4
 DAY = 24 * 3600 * 1000

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from redis.crc import key_slot
-from thoroughness import report, rng, runs
-from valkey_server import Cluster, Valkey
-from valkey_writers import USER, Judgement, Writers, judged, reported
 
+from tests.faults.valkey_writers import USER, Judgement, Writers, judged, reported
+from tests.harness.thoroughness import report, rng, runs
+from tests.harness.valkey_server import Cluster, Valkey
 from turnstate.session import Session, SessionManager
 from turnstate.stores.redis.layout import bucket_of
 

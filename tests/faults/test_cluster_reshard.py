@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from redis.crc import key_slot
-from thoroughness import report, rng, runs
-from valkey_server import Cluster
-from valkey_writers import USER, Judgement, Writers, judged, reported
 
+from tests.faults.valkey_writers import USER, Judgement, Writers, judged, reported
+from tests.harness.thoroughness import report, rng, runs
+from tests.harness.valkey_server import Cluster
 from turnstate.session import Session, SessionManager
 from turnstate.stores.redis.layout import bucket_of
 

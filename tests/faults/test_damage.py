@@ -13,10 +13,19 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from damage import TO_DATABASE, TO_LOG, Damage, blank_a_page, flip_a_body, flip_a_byte, scramble_a_stretch
-from fork_server import Died, ForkServer, Reply, Worker
-from promises import texts
-from thoroughness import report, rng, runs
+
+from tests.faults.damage import (
+    TO_DATABASE,
+    TO_LOG,
+    Damage,
+    blank_a_page,
+    flip_a_body,
+    flip_a_byte,
+    scramble_a_stretch,
+)
+from tests.faults.fork_server import Died, ForkServer, Reply, Worker
+from tests.faults.promises import texts
+from tests.harness.thoroughness import report, rng, runs
 
 FILE = "agent.db"
 TOLD = 20  # appends in each of two sessions

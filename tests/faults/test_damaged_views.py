@@ -13,9 +13,10 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 import pytest
-from damage import PAGE
-from store_views import VIEWS, Truth
-from thoroughness import LONG, report, rng, runs
+
+from tests.faults.damage import PAGE
+from tests.faults.store_views import VIEWS, Truth
+from tests.harness.thoroughness import LONG, report, rng, runs
 
 QUICK = 10  # pages that the quick version empties
 MEMORY = Path("/dev/shm")

@@ -15,10 +15,11 @@ from random import Random
 
 import apsw
 import pytest
-from fork_server import Died, ForkServer, Reply, Worker
-from promises import Promises, losses
-from recovery import examine
-from thoroughness import report, rng, runs
+
+from tests.faults.fork_server import Died, ForkServer, Reply, Worker
+from tests.faults.promises import Promises, losses
+from tests.faults.recovery import examine
+from tests.harness.thoroughness import report, rng, runs
 
 pytestmark = pytest.mark.req("P3", "G6")
 

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import apsw
 import pytest
-from fault_setup import FILE, SIZE, Setup, prepare
-from fork_server import ForkServer, Reply, Worker
-from promises import Promises, losses
-from recovery import examine
-from system_calls import _attached
-from thoroughness import report, runs
+
+from tests.faults.fault_setup import FILE, SIZE, Setup, prepare
+from tests.faults.fork_server import ForkServer, Reply, Worker
+from tests.faults.promises import Promises, losses
+from tests.faults.recovery import examine
+from tests.faults.system_calls import _attached
+from tests.harness.thoroughness import report, runs
 
 PAGE = 4096
 WRITE = re.compile(r"^\d+ +pwrite64\(\d+<(?P<path>[^>]*)>.*, (?P<size>\d+), (?P<place>\d+)\) += \d+")

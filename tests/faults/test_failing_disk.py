@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fault_setup import APPEND, CHECKPOINT, SIZE, Setup, prepare
-from fork_server import ForkServer, Reply, Worker
-from mounts import Cut, Disk
-from promises import Promises, losses
-from recovery import examine
-from system_calls import failing
-from thoroughness import report, runs
+
+from tests.faults.fault_setup import APPEND, CHECKPOINT, SIZE, Setup, prepare
+from tests.faults.fork_server import ForkServer, Reply, Worker
+from tests.faults.mounts import Cut, Disk
+from tests.faults.promises import Promises, losses
+from tests.faults.recovery import examine
+from tests.faults.system_calls import failing
+from tests.harness.thoroughness import report, runs
 
 APPENDS = 6  # while the disk fails
 FAULTS = [("fdatasync", "EIO"), ("pwrite64", "EIO"), ("pwrite64", "ENOSPC"), ("pread64", "EIO")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,19 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from empty_stores import empty_store
-from thoroughness import report, runs
 
+from tests.faults.empty_stores import empty_store
+from tests.harness.programs import environment, program
+from tests.harness.thoroughness import report, runs
 from turnstate import SessionManager
-
-PROGRAM = Path(__file__).with_name("forked_process.py")
 
 
 def forked(url: str, folder: Path, how: str, plant: str = "", forks: int = 0) -> list[dict[str, Any]]:
     """Run the program, and return what it reports for each way to fork."""
-    command = [sys.executable, str(PROGRAM), url, str(folder), how, plant]
-    environment = os.environ | {"FORKS": str(forks)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    command = program("tests.faults.forked_process", url, folder, how, plant)
+    told = environment(FORKS=str(forks))
+    done = subprocess.run(command, capture_output=True, text=True, env=told, check=False)
     assert done.returncode == 0 or plant, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

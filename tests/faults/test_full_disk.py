@@ -9,12 +9,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from fork_server import ForkServer, Worker
-from mounts import SmallDisk
-from promises import Promises, losses
-from recovery import examine
-from thoroughness import LONG, report, rng, runs
 
+from tests.faults.fork_server import ForkServer, Worker
+from tests.faults.mounts import SmallDisk
+from tests.faults.promises import Promises, losses
+from tests.faults.recovery import examine
+from tests.harness.thoroughness import LONG, report, rng, runs
 from turnstate import Budget, Message, SessionManager
 from turnstate.entry import Cut
 from turnstate.errors import StoreUnavailable

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fault_setup import (
+
+from tests.faults.fault_setup import (
     APPEND,
     APPEND_IN_LOOP,
     CHECKPOINT,
@@ -20,11 +21,11 @@ from fault_setup import (
     Setup,
     prepare,
 )
-from fork_server import Died, ForkServer, Reply, Worker
-from promises import losses
-from recovery import examine
-from system_calls import Point, killing, points, watching
-from thoroughness import LONG, report, rng
+from tests.faults.fork_server import Died, ForkServer, Reply, Worker
+from tests.faults.promises import losses
+from tests.faults.recovery import examine
+from tests.faults.system_calls import Point, killing, points, watching
+from tests.harness.thoroughness import LONG, report, rng
 
 OPERATIONS = {
     "an append": APPEND,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
-import json_calls
 import msgspec
 import pytest
 
+from tests.harness.programs import environment, program
 from turnstate import long_json
 
 
@@ -19,8 +18,8 @@ def test_no_call_of_the_json_library_works_on_a_whole_long_text(
     store: str, character: str, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}" if store == "sqlite" else store
-    command = [sys.executable, json_calls.__file__, url, str(ord(character)), str(2 * long_json.LONG)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
+    command = program("tests.faults.json_calls", url, ord(character), 2 * long_json.LONG)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True, timeout=240)
     largest = msgspec.json.decode(done.stdout)
     most = long_json.LONG * len(msgspec.json.encode(character).strip(b'"'))
     assert largest.keys() == {"encode", "decode", "format"}

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from killed_worker import is_whole
 
-HERE = Path(__file__).parent
+from tests.faults.killed_worker import is_whole
+from tests.harness.programs import environment, program
 
 
 def reports(folder: Path, kind: str, bug: str = "") -> list[dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, str(HERE / "killed_worker.py"), str(folder), kind, bug],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        program("tests.faults.killed_worker", folder, kind, bug),
+        env=environment(),
         stdout=subprocess.PIPE,
         check=True,
         text=True,

@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from postgres_server import execute, fresh_url
-from thoroughness import report, rng, runs
 
+from tests.harness.postgres_server import execute, fresh_url
+from tests.harness.thoroughness import report, rng, runs
 from turnstate import Message
 from turnstate.memory import Evicted, Listed, SessionRecord, User
 from turnstate.memory.builtin import BuiltinEngine, connect

@@ -7,26 +7,27 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from thoroughness import LONG
 
+from tests.harness.programs import environment, program
+from tests.harness.thoroughness import LONG
 from turnstate.stores.sqlite.queries import MIGRATIONS
 
 pytestmark = pytest.mark.req("G3", "G6")
 
 STEP = 1 if LONG else 5
-PROGRAM = Path(__file__).with_name("migration_process.py")
 
 
 def lines(*arguments: object) -> list[Any]:
     """Run the program, and return what it printed."""
-    command = [sys.executable, str(PROGRAM), *map(str, arguments)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    command = program("tests.faults.migration_process", *arguments)
+    ended = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=True, timeout=300
+    )
     return [json.loads(line) for line in ended.stdout.splitlines()]
 
 

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from empty_stores import IMPORT_KINDS, PLANTED_KINDS, SYNCED, named
-from fork_server import ForkServer, Reply
-from postgres_server import PostgresServer
-from thoroughness import report, rng, runs
-from valkey_server import Cluster, Valkey
+
+from tests.faults.empty_stores import IMPORT_KINDS, PLANTED_KINDS, SYNCED, named
+from tests.faults.fork_server import ForkServer, Reply
+from tests.harness.postgres_server import PostgresServer
+from tests.harness.thoroughness import report, rng, runs
+from tests.harness.valkey_server import Cluster, Valkey
 
 pytestmark = pytest.mark.req("P3", "G3", "G6")
 

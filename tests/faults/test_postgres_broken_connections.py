@@ -14,13 +14,13 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import pytest
-from postgres_faults import END, broken, create_sessions, proxied, schema
-from postgres_proxy import Proxy
-from postgres_server import executed, local_server
-from postgres_writers import PAUSE, USER, Writers, numbered
-from promises import Promises, losses
-from thoroughness import LONG, report, rng, runs
 
+from tests.faults.postgres_faults import END, broken, create_sessions, proxied, schema
+from tests.faults.postgres_writers import PAUSE, USER, Writers, numbered
+from tests.faults.promises import Promises, losses
+from tests.harness.postgres_proxy import Proxy
+from tests.harness.postgres_server import executed, local_server
+from tests.harness.thoroughness import LONG, report, rng, runs
 from turnstate import Message
 from turnstate.errors import Busy, EpochEnded, NotFound, StoreUnavailable, TurnstateError
 from turnstate.session.manager import SessionManager

@@ -15,12 +15,12 @@ from typing import Any
 
 import asyncpg
 import pytest
-from postgres_faults import broken, create_sessions
-from postgres_server import PostgresServer
-from postgres_writers import USER, Writers
-from promises import Promises, losses
-from thoroughness import report, runs
 
+from tests.faults.postgres_faults import broken, create_sessions
+from tests.faults.postgres_writers import USER, Writers
+from tests.faults.promises import Promises, losses
+from tests.harness.postgres_server import PostgresServer
+from tests.harness.thoroughness import report, runs
 from turnstate.session.manager import SessionManager
 from turnstate.stores.postgres import connections
 

@@ -22,13 +22,14 @@ from types import TracebackType
 from typing import Self
 
 import asyncpg
-import postgres_writers
 import pytest
-from postgres_faults import broken, children, create_sessions
-from postgres_server import PostgresServer, execute
-from postgres_writers import HANG, SIZE, Mode
-from promises import Promises, losses
-from thoroughness import LONG, report, rng, runs
+
+from tests.faults.postgres_faults import broken, children, create_sessions
+from tests.faults.postgres_writers import HANG, SIZE, Mode
+from tests.faults.promises import Promises, losses
+from tests.harness.postgres_server import PostgresServer, execute
+from tests.harness.programs import environment, program
+from tests.harness.thoroughness import LONG, report, rng, runs
 
 MOST_BETWEEN = 60  # acknowledgements from one crash to the next
 PROCESSES, LANES = 3 if LONG else 2, 4
@@ -55,10 +56,12 @@ class WriterProcesses:
                 await asyncio.sleep(0.002)
 
     async def __aenter__(self) -> Self:
-        streams = {"stdin": PIPE, "stdout": PIPE, "stderr": self._complaints}
-        program = (sys.executable, postgres_writers.__file__)
+        started = {"env": environment(), "stdin": PIPE, "stdout": PIPE, "stderr": self._complaints}
         self._processes = [
-            await asyncio.create_subprocess_exec(*program, *command, **streams) for command in self._commands
+            await asyncio.create_subprocess_exec(
+                *program("tests.faults.postgres_writers", *command), **started
+            )
+            for command in self._commands
         ]
         self._hearing = [asyncio.create_task(self._hear(process)) for process in self._processes]
         return self

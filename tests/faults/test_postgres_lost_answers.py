@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from postgres_faults import broken, create_sessions, proxied, schema
-from postgres_server import local_server
-from postgres_writers import USER, Mode, Writers
-from promises import Promises, losses
-from thoroughness import report, rng, runs
 
+from tests.faults.postgres_faults import broken, create_sessions, proxied, schema
+from tests.faults.postgres_writers import USER, Mode, Writers
+from tests.faults.promises import Promises, losses
+from tests.harness.postgres_server import local_server
+from tests.harness.thoroughness import report, rng, runs
 from turnstate.session.manager import SessionManager
 
 SHARE = 0.3  # of the answers to appends that are lost

@@ -14,15 +14,15 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-import mounts
 import pytest
-from mounts import Cut, Disk
-from postgres_faults import broken, create_sessions
-from postgres_server import PostgresServer
-from postgres_writers import USER, Writers, numbered
-from promises import Promises, losses
-from thoroughness import report, rng, runs
 
+from tests.faults import mounts
+from tests.faults.mounts import Cut, Disk
+from tests.faults.postgres_faults import broken, create_sessions
+from tests.faults.postgres_writers import USER, Writers, numbered
+from tests.faults.promises import Promises, losses
+from tests.harness.postgres_server import PostgresServer
+from tests.harness.thoroughness import report, rng, runs
 from turnstate.errors import TurnstateError
 from turnstate.session.manager import SessionManager
 

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from postgres_faults import broken, children, create_sessions
-from postgres_server import PostgresServer
-from postgres_writers import PAUSE, USER, Mode, Writers, numbered
-from promises import Promises, losses
-from thoroughness import LONG, report, rng
 
+from tests.faults.postgres_faults import broken, children, create_sessions
+from tests.faults.postgres_writers import PAUSE, USER, Mode, Writers, numbered
+from tests.faults.promises import Promises, losses
+from tests.harness.postgres_server import PostgresServer
+from tests.harness.thoroughness import LONG, report, rng
 from turnstate.session.manager import SessionManager
 from turnstate.stores.postgres.connections import PATIENCE, Connections
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from fork_server import ForkServer, Worker
-from mounts import CUTS, Cut, Disk
-from promises import Promises, losses
-from recovery import examine
-from thoroughness import report, rng, runs
+
+from tests.faults.fork_server import ForkServer, Worker
+from tests.faults.mounts import CUTS, Cut, Disk
+from tests.faults.promises import Promises, losses
+from tests.faults.recovery import examine
+from tests.harness.thoroughness import report, rng, runs
 
 LONGEST_WAIT = 0.004  # seconds from the last acknowledgement seen to the cut: a few commits
 MAKING = 0.02  # seconds that the making of a file takes, or a little more

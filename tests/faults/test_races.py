@@ -7,11 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from empty_stores import KINDS, PLANTED_KINDS, empty_store, named
-from fork_server import ForkServer, Reply
-from promises import Promises, losses
-from recovery import examine
-from thoroughness import report, runs
+
+from tests.faults.empty_stores import KINDS, PLANTED_KINDS, empty_store, named
+from tests.faults.fork_server import ForkServer, Reply
+from tests.faults.promises import Promises, losses
+from tests.faults.recovery import examine
+from tests.harness.thoroughness import report, runs
 
 RACERS = 16
 

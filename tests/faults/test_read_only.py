@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mounts import ReadOnlyView
 
+from tests.faults.mounts import ReadOnlyView
 from turnstate import Budget, Message, SessionManager
 from turnstate.errors import StoreUnavailable
 from turnstate.session import Session

@@ -9,10 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from restore_setup import RestoreSetup, State, leaked, state, torn, worker
-from system_calls import Point, killing, points, watching
-from thoroughness import LONG, report, rng
 
+from tests.faults.restore_setup import RestoreSetup, State, leaked, state, torn, worker
+from tests.faults.system_calls import Point, killing, points, watching
+from tests.harness.thoroughness import LONG, report, rng
 from turnstate.checkpoints import ShadowRepository
 
 QUICK = 3  # points of the quick version: one at random in each third of the operation

@@ -6,28 +6,33 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from snapshot_disk import ForgetfulDisk
-from snapshot_scenes import SESSION, files, keeper, litter, session_folder, snapshot, token_count
-from thoroughness import runs
 
+from tests.faults.snapshot_disk import ForgetfulDisk
+from tests.harness.programs import environment, program
+from tests.harness.thoroughness import runs
+from tests.unit.snapshots.snapshot_scenes import (
+    SESSION,
+    files,
+    keeper,
+    litter,
+    session_folder,
+    snapshot,
+    token_count,
+)
 from turnstate.errors import TurnstateError
 from turnstate.home import Home
 from turnstate.snapshots import SnapshotFailed, Snapshots
 
-HERE = Path(__file__).parent
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
 
 def cuts(tmp_path: Path, *arguments: str) -> list[dict[str, Any]]:
-    command = [sys.executable, str(HERE / "snapshot_cuts.py"), str(tmp_path), *arguments]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    command = program("tests.faults.snapshot_cuts", tmp_path, *arguments)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -124,9 +129,13 @@ def test_a_disk_that_is_not_synced_is_caught(
 
 def started(tmp_path: Path, *commands: list[str]) -> Iterator[subprocess.Popen[str]]:
     """Start programs that run at the same moment."""
-    program = [sys.executable, str(HERE / "snapshot_race.py"), str(tmp_path)]
     running = [
-        subprocess.Popen([*program, *command], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            program("tests.faults.snapshot_race", tmp_path, *command),
+            env=environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for command in commands
     ]
     for process in running:

@@ -7,17 +7,16 @@ Each operation is tried with nothing left, then with a little more, until it suc
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from thoroughness import LONG, report
 
-PROGRAM = Path(__file__).with_name("starved_process.py")
+from tests.harness.programs import environment, program
+from tests.harness.thoroughness import LONG, report
+
 STEPS = {"descriptors": 1 if LONG else 2, "memory": 1}
 LATER = 8  # descriptors of connections that a store opens when it first needs them
 BYTES = 512 if LONG else 32_768  # of a step of memory
@@ -26,8 +25,8 @@ BYTES = 512 if LONG else 32_768  # of a step of memory
 def starved(folder: Path, operation: str, scarce: str, *plant: str, step: int = 0) -> list[Any]:
     """Run an operation again and again with more of what is scarce; return what happened each time."""
     every = str(step or STEPS[scarce])
-    command = [sys.executable, str(PROGRAM), str(folder), operation, scarce, every, *plant]
-    told = os.environ | {"MEMORY_STEP": str(BYTES)}
+    command = program("tests.faults.starved_process", folder, operation, scarce, every, *plant)
+    told = environment(MEMORY_STEP=str(BYTES))
     done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=380, check=False)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from thoroughness import report, runs
 
+from tests.harness.thoroughness import report, runs
 from turnstate.checkpoints import ShadowRepository
 from turnstate.shadow import snapshot
 from turnstate.shadow.values import Snapshot

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
-from thoroughness import LONG, report, rng, runs
-from valkey_server import Valkey
-from valkey_writers import USER, HastyWriters, Judgement, Writers, judged, reported
 
+from tests.faults.valkey_writers import USER, HastyWriters, Judgement, Writers, judged, reported
+from tests.harness.thoroughness import LONG, report, rng, runs
+from tests.harness.valkey_server import Valkey
 from turnstate.session import SessionManager
 
 SESSIONS = 4

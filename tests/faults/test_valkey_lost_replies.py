@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from redis_proxy import Proxy
-from thoroughness import report, rng, runs
-from valkey_server import empty_server
-from valkey_writers import USER, Judgement, Writers, judged
 
+from tests.faults.valkey_writers import USER, Judgement, Writers, judged
+from tests.harness.redis_proxy import Proxy
+from tests.harness.thoroughness import report, rng, runs
+from tests.harness.valkey_server import empty_server
 from turnstate.session import SessionManager
 
 ODDS = 0.3

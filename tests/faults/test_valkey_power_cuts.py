@@ -15,11 +15,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from mounts import Cut, Disk
-from thoroughness import LONG, report, rng, runs
-from valkey_server import Valkey
-from valkey_writers import USER, Judgement, Writers, judged, reported
 
+from tests.faults.mounts import Cut, Disk
+from tests.faults.valkey_writers import USER, Judgement, Writers, judged, reported
+from tests.harness.thoroughness import LONG, report, rng, runs
+from tests.harness.valkey_server import Valkey
 from turnstate.session import SessionManager
 
 SESSIONS = 4

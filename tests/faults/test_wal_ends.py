@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from thoroughness import report, rng, runs
 
+from tests.harness.thoroughness import report, rng, runs
 from turnstate import Message, SessionManager
 from turnstate.stores.sqlite.wal import read_log
 

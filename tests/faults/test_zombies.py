@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable
 
 import pytest
-from empty_stores import named
-from fork_server import ForkServer, Reply, Worker
-from promises import Promises
-from recovery import examine
-from thoroughness import report, rng, runs
+
+from tests.faults.empty_stores import named
+from tests.faults.fork_server import ForkServer, Reply, Worker
+from tests.faults.promises import Promises
+from tests.faults.recovery import examine
+from tests.harness.thoroughness import report, rng, runs
 
 LEASE = 0.03  # seconds
 PAUSE = 0.002

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from promises import Promises, losses, texts
-
+from tests.faults.promises import Promises, losses, texts
 from turnstate import Message
 from turnstate.errors import StoreUnavailable
 from turnstate.session import Session, SessionManager

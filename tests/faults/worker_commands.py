@@ -18,9 +18,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import lock_stress
-from promises import texts
-
+from tests.faults import lock_stress
+from tests.faults.promises import texts
 from turnstate import Message, cli
 from turnstate.errors import Conflict, TurnstateError
 from turnstate.ids import monotonic_clock, wall_clock

@@ -22,10 +22,10 @@ from typing import Any, get_args
 
 import apsw
 import msgspec
-from postgres_server import _programs, dumped, execute, fresh_url, shared_url
 from redis import Redis
-from valkey_server import empty_server, shared_server
 
+from tests.harness.postgres_server import _programs, dumped, execute, fresh_url, shared_url
+from tests.harness.valkey_server import empty_server, shared_server
 from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolCallResult
 from turnstate.archive import archive, encode_line
 from turnstate.archive import format as archive_format

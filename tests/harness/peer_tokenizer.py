@@ -8,14 +8,10 @@ count differently; `is_settled` tells whether a text has only those that all thr
 
 from __future__ import annotations
 
-import sys
 import unicodedata
 import warnings
 from functools import cache
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the benches are no part of the package
 
 from bench import offline_tiktoken
 

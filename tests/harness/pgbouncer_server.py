@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from postgres_server import PATIENCE, _identity, _user, execute, local_server, with_settings
+from tests.harness.postgres_server import PATIENCE, _identity, _user, execute, local_server, with_settings
 
 PORT = 6432
 POOL = 2

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from urllib.parse import urlencode
 
-from relay import Reader, Relay, Writer
+from tests.harness.relay import Reader, Relay, Writer
 
 SOCKET = ".s.PGSQL.5432"
 READY = b"Z\x00\x00\x00\x05I"  # the end of every answer outside a transaction: what was asked is committed

@@ -12,7 +12,17 @@ from binascii import crc32
 from collections.abc import Iterator
 from typing import Any
 
-from provider_model import FINAL, REFUSAL, Call, Results, Said, Turn, called, only, reject_unless
+from tests.harness.provider_model import (
+    FINAL,
+    REFUSAL,
+    Call,
+    Results,
+    Said,
+    Turn,
+    called,
+    only,
+    reject_unless,
+)
 
 __all__ = [
     "bedrock_events",

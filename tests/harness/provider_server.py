@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
 
-from provider_model import (
+from tests.harness.provider_model import (
     FINAL,
     REFUSAL,
     Call,
@@ -29,7 +29,7 @@ from provider_model import (
     only,
     reject_unless,
 )
-from provider_protocols import (
+from tests.harness.provider_protocols import (
     arguments,
     bedrock_events,
     bedrock_steps,

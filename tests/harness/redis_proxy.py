@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from ssl import SSLContext
 
-from relay import Reader, Relay, Writer
+from tests.harness.relay import Reader, Relay, Writer
 
 
 class Proxy(Relay[list[bytes]]):

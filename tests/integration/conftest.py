@@ -7,7 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from checkpoint_talk import Desk
+
+from tests.integration.checkpoint_talk import Desk
 
 
 @pytest.fixture

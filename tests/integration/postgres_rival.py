@@ -14,7 +14,7 @@ from importlib.resources import files
 from itertools import product
 from typing import Any
 
-from postgres_server import execute, local_server
+from tests.harness.postgres_server import execute, local_server
 
 DATABASE, KEEPER, RIVAL = "contested", "keeper", "rival"
 PATHS = ('"$user", public', "public, pg_catalog")

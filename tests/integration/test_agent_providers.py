@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from provider_model import Call, Said, Turn
-from provider_server import FINAL, ProviderServer, Trouble
 
+from tests.harness.provider_model import Call, Said, Turn
+from tests.harness.provider_server import FINAL, ProviderServer, Trouble
 from turnstate import Budget, Message, SessionManager
 from turnstate.agent import Agent, AgentEvent, Compacted, Ended, ReplySaved, ToolFinished, tool
 from turnstate.conversation import ToolOrigin

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the benches are no part of the package
+from redis import Redis
 
 from bench import peer_process, server_appends, server_start, servers, session_messages
 from bench.peer_process import PeerMissing
@@ -20,8 +18,7 @@ from bench.server_raw_postgres import BarePostgres, RawPostgres
 from bench.server_raw_redis import BareRedis, RawRedis
 from bench.session_contest import Place, Portion
 from bench.session_messages import Book
-from postgres_server import execute, shared_url
-from redis import Redis
+from tests.harness.postgres_server import execute, shared_url
 
 ENTRIES = """SELECT s.id, e.branch, e.seq, e.id, e.kind, e.body, e.tokens, e.total,
     e.checksum # ((s.key * 1000003 + e.branch * 10007 + e.seq) & 4294967295) AS content

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from provider_model import Said
-from provider_server import ProviderServer
 
+from tests.harness.provider_model import Said
+from tests.harness.provider_server import ProviderServer
 from turnstate import Message, SessionManager
 from turnstate.config import Settings, load_agent
 from turnstate.config.assembly import connect

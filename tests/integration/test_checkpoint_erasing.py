@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from checkpoint_talk import Desk, played
 
+from tests.integration.checkpoint_talk import Desk, played
 from turnstate import SessionManager
 from turnstate.errors import CheckpointsBusy
 from turnstate.shadow.git import locked

@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from checkpoint_scene import Scene, git, scene, state, write
 
+from tests.integration.checkpoint_scene import Scene, git, scene, state, write
 from turnstate.checkpoints import LeftOut, SnapshotLimits
 from turnstate.errors import WorkTreeRefused
 

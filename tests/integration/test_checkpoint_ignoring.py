@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from checkpoint_scene import Scene, git, scene, state, write
 
+from tests.integration.checkpoint_scene import Scene, git, scene, state, write
 from turnstate.errors import WorkTreeRefused
 
 

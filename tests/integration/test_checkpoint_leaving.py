@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from checkpoint_talk import Desk, Talk, played
 
+from tests.integration.checkpoint_talk import Desk, Talk, played
 from turnstate import Message, SessionManager
 from turnstate.errors import Busy, CheckpointError, Conflict, SessionError
 from turnstate.session import Session

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from checkpoint_talk import Desk, Talk, played
 
+from tests.integration.checkpoint_talk import Desk, Talk, played
 from turnstate import Message, SessionManager
 from turnstate.checkpoints.transaction import newest_restore
 

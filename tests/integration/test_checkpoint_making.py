@@ -10,9 +10,9 @@ from pathlib import Path
 
 import apsw
 import pytest
-from checkpoint_talk import Desk, played
-from state_cap import state_cap
 
+from tests.harness.state_cap import state_cap
+from tests.integration.checkpoint_talk import Desk, played
 from turnstate import Message, SessionManager
 from turnstate.checkpoints import CheckpointManager, SnapshotLimits
 from turnstate.conversation import ConversationState, fields, from_json, to_json

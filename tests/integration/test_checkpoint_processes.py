@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkpoint_scene import Scene, scene, write
 
+from tests.integration.checkpoint_scene import Scene, scene, write
 from turnstate.checkpoints import ShadowRepository
 from turnstate.errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, GitFailed
 from turnstate.shadow import git

@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from checkpoint_scene import Scene, Trees, git, scene, state, write
 
+from tests.integration.checkpoint_scene import Scene, Trees, git, scene, state, write
 from turnstate.checkpoints import Changes, KeptPath
 from turnstate.errors import CheckpointError, RestoreFailed
 from turnstate.shadow import restore

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checkpoint_scene import Scene, git, scene, state, write
-from checkpoint_talk import Desk, played
 
+from tests.integration.checkpoint_scene import Scene, git, scene, state, write
+from tests.integration.checkpoint_talk import Desk, played
 from turnstate.checkpoints import RestoredFiles, ShadowRepository
 from turnstate.shadow import restore
 

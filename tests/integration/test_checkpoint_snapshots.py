@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from checkpoint_scene import Scene, scene, state, write
 
+from tests.integration.checkpoint_scene import Scene, scene, state, write
 from turnstate.checkpoints import Changes, SnapshotLimits
 from turnstate.errors import CheckpointError, GitMissing, NewerFormat, UnknownCheckpoint, WorkTreeRefused
 from turnstate.shadow import folder, packs

@@ -13,9 +13,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from checkpoint_scene import Scene, git, scene, state, write
-from checkpoint_talk import Desk, Talk, played
 
+from tests.integration.checkpoint_scene import Scene, git, scene, state, write
+from tests.integration.checkpoint_talk import Desk, Talk, played
 from turnstate import Message, SessionManager
 from turnstate.checkpoints import ShadowRepository
 from turnstate.home import Home

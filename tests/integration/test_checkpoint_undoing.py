@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from checkpoint_talk import Desk, played
 
+from tests.integration.checkpoint_talk import Desk, played
 from turnstate import Message
 from turnstate.context.cut import Strategy
 from turnstate.errors import Conflict, RestoreFailed, UnknownCheckpoint

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from cases import case
-from postgres_server import fresh_url
-from valkey_server import fresh_server
 
+from tests.harness.cases import case
+from tests.harness.postgres_server import fresh_url
+from tests.harness.valkey_server import fresh_server
 from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolCallResult, formats
 from turnstate.context.cut import Strategy
 from turnstate.entry import ABANDONED, INTERRUPTED

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 import pytest
-from postgres_server import fresh_url
-from valkey_server import fresh_cluster, fresh_server
 
+from tests.harness.postgres_server import fresh_url
+from tests.harness.valkey_server import fresh_cluster, fresh_server
 from turnstate import Budget, Message, SessionManager
 from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, fields

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from postgres_server import fresh_url
-from valkey_server import fresh_server
 
+from tests.harness.postgres_server import fresh_url
+from tests.harness.valkey_server import fresh_server
 from turnstate import Budget, Message, SessionManager, StateManager, ToolCallRequest, ToolCallResult, formats
 from turnstate.archive import archived, conversation, encode_line
 from turnstate.checkpoints import CheckpointManager

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 from msgspec import structs
-from thoroughness import LONG, runs
 
+from tests.harness.thoroughness import LONG, runs
 from turnstate import Budget, Message, SessionManager, Strategy, formats
 from turnstate.agent import Agent, Ended, ReplySaved, RequestStarted
 from turnstate.entry import Usage

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from process_end import has_ended
 
+from tests.harness.process_end import has_ended
 from turnstate import Message, SessionManager, ToolCallRequest, ToolCallResult
 from turnstate.agent import Agent, Ended, Limits
 from turnstate.errors import InputError

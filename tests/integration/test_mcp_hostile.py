@@ -10,10 +10,10 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import hostile_mcp_server
 import pytest
-from provider_server import LocalServer, Sent
 
+from tests.harness import hostile_mcp_server
+from tests.harness.provider_server import LocalServer, Sent
 from turnstate import ToolCallRequest, ToolCallResult
 from turnstate.tools import Approvals, McpServer, McpServers, Rule, ToolManager, server_schema
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from oauth_servers import OAuthServers
 
+from tests.harness.oauth_servers import OAuthServers
 from turnstate import Message, SessionManager, ToolCallRequest, ToolCallResult
 from turnstate.agent import Agent, ToolFinished
 from turnstate.errors import InputError

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgres_server import dumped, execute, fresh_url
 
+from tests.harness.postgres_server import dumped, execute, fresh_url
 from turnstate import Budget, Message, SessionManager
 from turnstate.entry import Bootstrap
 from turnstate.memory import Listed, SessionRecord, User

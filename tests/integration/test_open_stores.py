@@ -17,10 +17,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import mounts
 import pytest
-from posix_locks import IN_USE, SHARED, is_locked
 
+from tests.faults import mounts
+from tests.harness.posix_locks import IN_USE, SHARED, is_locked
 from turnstate import ToolCallRequest, ToolCallResult
 from turnstate.chat.chat import Chat
 from turnstate.chat.commands import sessions as chat_sessions

@@ -13,10 +13,10 @@ from typing import Any
 import asyncpg
 import pytest
 from msgspec import structs
-from postgres_proxy import Proxy
-from postgres_server import executed, fresh_url, local_server
-from thoroughness import SEED
 
+from tests.harness.postgres_proxy import Proxy
+from tests.harness.postgres_server import executed, fresh_url, local_server
+from tests.harness.thoroughness import SEED
 from turnstate.errors import (
     AlreadyExists,
     Busy,

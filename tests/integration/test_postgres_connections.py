@@ -11,9 +11,9 @@ from typing import Any
 
 import asyncpg
 import pytest
-from postgres_proxy import Proxy
-from postgres_server import PostgresServer, executed, fresh_url, local_server, with_settings
 
+from tests.harness.postgres_proxy import Proxy
+from tests.harness.postgres_server import PostgresServer, executed, fresh_url, local_server, with_settings
 from turnstate.errors import StoreDamaged, StoreUnavailable
 from turnstate.stores.postgres import PostgresStore, connect, search
 from turnstate.stores.postgres.server import target

@@ -6,8 +6,8 @@ import asyncio
 
 import asyncpg
 import pytest
-from postgres_server import fresh_url, shared_url
 
+from tests.harness.postgres_server import fresh_url, shared_url
 from turnstate.stores.postgres import connect, feed
 from turnstate.stores.values import Address, Change, Record, SessionRow
 

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
-from postgres_server import execute, executed, fresh_url, local_server
-from thoroughness import rng, runs
 
+from tests.harness.postgres_server import execute, executed, fresh_url, local_server
+from tests.harness.thoroughness import rng, runs
 from turnstate.errors import NotFound
 from turnstate.stores.postgres import PostgresStore, connect, search
 from turnstate.stores.postgres.log import change_columns

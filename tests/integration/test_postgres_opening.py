@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from postgres_server import (
+
+from tests.harness.postgres_server import (
     GUARDED,
     PostgresServer,
     execute,
@@ -21,7 +22,6 @@ from postgres_server import (
     shared_url,
     with_settings,
 )
-
 from turnstate.errors import (
     InputError,
     NewerFormat,

@@ -12,9 +12,9 @@ from typing import Any
 
 import asyncpg
 import pytest
-from pgbouncer_server import PgBouncer, missing, pooled_url
-from postgres_server import executed, fresh_url
 
+from tests.harness.pgbouncer_server import PgBouncer, missing, pooled_url
+from tests.harness.postgres_server import executed, fresh_url
 from turnstate import Message, Session, SessionManager
 from turnstate.errors import Busy, InputError, StoreUnavailable
 from turnstate.memory import User

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
-from postgres_server import execute, fresh_url
 
+from tests.harness.postgres_server import execute, fresh_url
+from tests.harness.programs import environment, program
 from turnstate.stores.postgres import connect
 from turnstate.stores.postgres.server import target
 from turnstate.testing.contract.scenes import session
-
-WORKER = Path(__file__).with_name("postgres_worker.py")
 
 
 async def usable(url: str) -> bool:
@@ -30,7 +27,7 @@ async def usable(url: str) -> bool:
 @pytest.mark.req("G3", "G6")
 def test_a_process_killed_in_a_migration_leaves_nothing() -> None:
     with fresh_url() as url:
-        worker = subprocess.Popen([sys.executable, str(WORKER), url])
+        worker = subprocess.Popen(program("tests.integration.postgres_worker", url), env=environment())
         migrating = "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(1000)'"
         while not (pids := execute(migrating)):
             assert worker.poll() is None

@@ -8,8 +8,8 @@ from random import Random
 import asyncpg
 import pytest
 from msgspec import structs
-from postgres_server import executed, fresh_url
 
+from tests.harness.postgres_server import executed, fresh_url
 from turnstate.stores.postgres import PostgresStore, connect, search
 from turnstate.stores.postgres.rows import LONGEST, query_of, vector
 from turnstate.stores.values import Change

@@ -7,9 +7,9 @@ import re
 
 import asyncpg
 import pytest
-from postgres_server import execute, fresh_url
-from turn_answers import check_answers
 
+from tests.harness.postgres_server import execute, fresh_url
+from tests.harness.turn_answers import check_answers
 from turnstate import Budget, Message, SessionManager
 from turnstate.errors import EpochEnded, NotFound
 from turnstate.stores import STORES

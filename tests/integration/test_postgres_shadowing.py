@@ -9,10 +9,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from cases import case
-from postgres_rival import PATHS, Rival, leave_temporaries
-from postgres_server import execute, fresh_url
 
+from tests.harness.cases import case
+from tests.harness.postgres_server import execute, fresh_url
+from tests.integration.postgres_rival import PATHS, Rival, leave_temporaries
 from turnstate import Budget, Message, SessionManager
 from turnstate.archive import archive
 from turnstate.cli.commands.doctor import checks

@@ -7,9 +7,9 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from cases import case
-from postgres_server import execute, fresh_url
 
+from tests.harness.cases import case
+from tests.harness.postgres_server import execute, fresh_url
 from turnstate.codec import encode
 from turnstate.entry import Note
 from turnstate.ids import UNKNOWN_TIME

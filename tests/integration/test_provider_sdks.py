@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from typing import Any
 
 import pytest
-from provider_replies import REPLIES, Reply
-from provider_server import LocalServer, Sent
 
+from tests.harness.provider_server import LocalServer, Sent
+from tests.unit.formats.provider_replies import REPLIES, Reply
 from turnstate import Budget, ImagePart, Message, TextPart, ToolSpec, formats
 from turnstate.message import ToolCallResult
 from turnstate.session import Pending, SessionManager

@@ -7,10 +7,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from postgres_server import fresh_url
-from thoroughness import rng
-from valkey_server import fresh_cluster, fresh_server
 
+from tests.harness.postgres_server import fresh_url
+from tests.harness.thoroughness import rng
+from tests.harness.valkey_server import fresh_cluster, fresh_server
 from turnstate import Budget, Message, SessionManager
 from turnstate.errors import NotFound
 from turnstate.stores import postgres, redis

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from redis_proxy import Proxy
-from thoroughness import rng
-from valkey_server import empty_server, fresh_cluster, fresh_server
 
+from tests.harness.redis_proxy import Proxy
+from tests.harness.thoroughness import rng
+from tests.harness.valkey_server import empty_server, fresh_cluster, fresh_server
 from turnstate.errors import AlreadyExists, Busy, Conflict, EpochEnded, Fenced, KeyReused, NotFound
 from turnstate.stores.redis import RedisStore, connect
 from turnstate.stores.redis.server import Server

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from cases import case
 from redis import Redis
-from valkey_server import empty_server, shared_server
 
+from tests.harness.cases import case
+from tests.harness.valkey_server import empty_server, shared_server
 from turnstate.codec import decode_entry, encode
 from turnstate.entry import Note
 from turnstate.errors import NotFound, StoreDamaged

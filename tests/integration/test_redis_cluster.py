@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from redis.crc import key_slot
-from redis_proxy import Proxy
-from valkey_server import Cluster, free_port
 
+from tests.harness.redis_proxy import Proxy
+from tests.harness.valkey_server import Cluster, free_port
 from turnstate.errors import AlreadyExists, StoreUnavailable
 from turnstate.stores.redis import connect
 from turnstate.stores.redis.layout import bucket_of, session_keys

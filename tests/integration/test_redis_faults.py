@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from redis_proxy import Proxy
-from valkey_server import Cluster, Valkey, free_port, fresh_server
 
+from tests.harness.redis_proxy import Proxy
+from tests.harness.valkey_server import Cluster, Valkey, free_port, fresh_server
 from turnstate.errors import StoreError, StoreUnavailable
 from turnstate.stores.redis import RedisStore, connect
 from turnstate.stores.values import Filter, Fork, Key, Span

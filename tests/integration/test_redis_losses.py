@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
-from valkey_server import Valkey
 
+from tests.harness.valkey_server import Valkey
 from turnstate.stores.redis import RedisStore, connect
 from turnstate.stores.values import Finding, Fork, Key
 from turnstate.testing.contract.scenes import HERE, change, message, session

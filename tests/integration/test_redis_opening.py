@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from redis_proxy import Proxy
-from valkey_server import Valkey, empty_server, free_port, fresh_cluster, fresh_server
 
+from tests.harness.redis_proxy import Proxy
+from tests.harness.valkey_server import Valkey, empty_server, free_port, fresh_cluster, fresh_server
 from turnstate.errors import InputError, NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from turnstate.stores.redis import RedisStore, connect
 from turnstate.testing.contract.scenes import change, message, session

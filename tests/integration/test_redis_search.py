@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from thoroughness import rng, runs
-from valkey_server import fresh_cluster, fresh_server
 
+from tests.harness.thoroughness import rng, runs
+from tests.harness.valkey_server import fresh_cluster, fresh_server
 from turnstate.errors import StoreUnavailable
 from turnstate.stores.redis import RedisStore, connect, search
 from turnstate.stores.redis.layout import bucket_of, session_key

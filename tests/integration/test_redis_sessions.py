@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from turn_answers import check_answers
-from valkey_server import fresh_cluster, fresh_server
 
+from tests.harness.turn_answers import check_answers
+from tests.harness.valkey_server import fresh_cluster, fresh_server
 from turnstate import Budget, Message
 from turnstate.errors import NotFound
 from turnstate.session import SessionManager

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from postgres_server import fresh_url
-from valkey_server import fresh_cluster, fresh_server
 
+from tests.harness.postgres_server import fresh_url
+from tests.harness.valkey_server import fresh_cluster, fresh_server
 from turnstate import Message, SessionManager
 from turnstate.errors import ClockSkew, KeyReused
 from turnstate.ids import wall_clock

@@ -6,8 +6,9 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from conversation_strategies import json_values, texts
 from hypothesis import strategies as st
+
+from tests.properties.conversation_strategies import json_values, texts
 
 __all__ = ["damaged", "documents"]
 

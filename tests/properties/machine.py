@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from machine_files import WorkTree
-from machine_model import Branch, Conversation, Event
-from session_runs import rows
-from window_checks import check_window
 
+from tests.properties.machine_files import WorkTree
+from tests.properties.machine_model import Branch, Conversation, Event
+from tests.properties.session_runs import rows
+from tests.properties.window_checks import check_window
 from turnstate import Budget, Message, Policy
 from turnstate.context.cut import MAX_CONVERSATION_STATE_HISTORY_LEN
 from turnstate.context.window import Window

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from machine_model import Event
-
+from tests.properties.machine_model import Event
 from turnstate.checkpoints import CheckpointManager
 from turnstate.conversation import ConversationState
 from turnstate.home import Home

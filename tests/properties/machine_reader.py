@@ -10,9 +10,9 @@ import base64
 import sys
 
 import msgspec
-from machine import ID, POLICY, shown, view_of
-from state_cap import state_cap
 
+from tests.harness.state_cap import state_cap
+from tests.properties.machine import ID, POLICY, shown, view_of
 from turnstate import Budget
 from turnstate.session import SessionManager
 

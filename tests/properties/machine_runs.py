@@ -13,11 +13,10 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from machine import Machine, Step, View, enabled_steps, shown, view_of
-from machine_steps import RandomMachine
-from state_cap import state_cap
-from thoroughness import LONG
-
+from tests.harness.state_cap import state_cap
+from tests.harness.thoroughness import LONG
+from tests.properties.machine import Machine, Step, View, enabled_steps, shown, view_of
+from tests.properties.machine_steps import RandomMachine
 from turnstate import Budget
 from turnstate.context.cut import MAX_CONVERSATION_STATE_HISTORY_LEN
 

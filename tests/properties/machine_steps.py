@@ -8,9 +8,9 @@ from random import Random
 from typing import Any
 
 import msgspec
-from machine import BUDGETS, ID, WIDE, Machine, as_bytes, rule
-from machine_model import Conversation, Event
 
+from tests.properties.machine import BUDGETS, ID, WIDE, Machine, as_bytes, rule
+from tests.properties.machine_model import Conversation, Event
 from turnstate import Message, ToolCallRequest, ToolCallResult
 from turnstate.checkpoints.transaction import RestoreOperation, Undo, newest_restore
 from turnstate.context.cut import Strategy

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
 
-from window_checks import as_bytes, check_window
-
+from tests.properties.window_checks import as_bytes, check_window
 from turnstate import Message
 from turnstate.codec import decode_entry
 from turnstate.context.head import Head

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from amazon_q_strategies import damaged, documents
 from hypothesis import event, given
 from hypothesis import strategies as st
-from thoroughness import examples
 
+from tests.harness.thoroughness import examples
+from tests.properties.amazon_q_strategies import damaged, documents
 from turnstate import Message, SessionManager, ToolCallRequest, ToolCallResult, formats
 from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, amazon_q, from_json, to_json

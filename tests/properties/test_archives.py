@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
-from postgres_server import fresh_url
-from thoroughness import examples
-from valkey_server import fresh_cluster, fresh_server
 
+from tests.harness.postgres_server import fresh_url
+from tests.harness.thoroughness import examples
+from tests.harness.valkey_server import fresh_cluster, fresh_server
 from turnstate import Budget, errors
 from turnstate.archive import archive, bundles, encode_line, restore
 from turnstate.session import Session, SessionManager

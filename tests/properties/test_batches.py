@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from thoroughness import examples
-from window_checks import as_bytes, check_replay, check_window
 
+from tests.harness.thoroughness import examples
+from tests.properties.window_checks import as_bytes, check_replay, check_window
 from turnstate import Message, StateManager, ToolCallRequest, ToolCallResult, ToolSpec
 from turnstate.context.head import Head
 from turnstate.context.policy import Budget, OutputLimits

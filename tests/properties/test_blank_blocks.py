@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conversation_strategies import conversations
 from hypothesis import given
 from hypothesis import strategies as st
-from thoroughness import examples
 
+from tests.harness.thoroughness import examples
+from tests.properties.conversation_strategies import conversations
 from turnstate import Budget, StateManager, formats
 from turnstate.context.fit import fit
 from turnstate.message import Message

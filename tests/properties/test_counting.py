@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from peer_tokenizer import is_settled, peer, tiktoken
-from thoroughness import examples
 
+from tests.harness.peer_tokenizer import is_settled, peer, tiktoken
+from tests.harness.thoroughness import examples
 from turnstate.tokens import Count, Counter, counter
 from turnstate.tokens.cost import VOCABULARIES
 from turnstate.tokens.estimate import pieces_of

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from thoroughness import examples
 
+from tests.harness.thoroughness import examples
 from turnstate.context.digest import Digest, carrying, digest, text
 from turnstate.context.policy import Policy
 from turnstate.context.summary import Refusal, accepted

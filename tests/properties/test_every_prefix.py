@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from thoroughness import LONG, runs
-from window_checks import check_window
 
+from tests.harness.thoroughness import LONG, runs
+from tests.properties.window_checks import check_window
 from turnstate import Message, ToolCallResult, formats
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget, OutputLimits, Policy

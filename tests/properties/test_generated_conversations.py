@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from thoroughness import LONG, runs
 
+from tests.harness.thoroughness import LONG, runs
 from turnstate import formats
 from turnstate.message import Message
 from turnstate.testing import conversations

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from thoroughness import examples
 
+from tests.harness.thoroughness import examples
 from turnstate import SessionManager, StateManager, formats
 from turnstate.message import Message, minted
 from turnstate.stores.memory import MemoryStore

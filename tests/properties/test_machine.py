@@ -6,10 +6,8 @@ expected, and `machine_runs` makes a failing list of steps shorter and plays it 
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 import tempfile
 from base64 import b64encode
 from collections import Counter
@@ -19,9 +17,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from machine_runs import DISK, Failed, Played, failing_seed, played, replay
-from thoroughness import SEED, report, runs
 
+from tests.harness.programs import environment, program
+from tests.harness.thoroughness import SEED, report, runs
+from tests.properties.machine_runs import DISK, Failed, Played, failing_seed, played, replay
 from turnstate.conversation.tangents import Tangents
 from turnstate.conversation.timeline import Timeline
 from turnstate.entry import Decision, Entry, Revert, Tangent
@@ -33,8 +32,6 @@ RUNS = {"memory": runs(90, long=420), "sqlite": runs(40, long=300), "files": run
 
 FIRST = SEED % 1_000_000 * 1_000
 """The first seed of the runs."""
-
-HERE = Path(__file__).parent
 
 
 @pytest.fixture
@@ -66,7 +63,7 @@ def test_after_any_steps_another_process_agrees_with_the_model(
 ) -> None:
     done = play_many("sqlite", folder, record_property)
     reader = subprocess.run(
-        [sys.executable, HERE / "machine_reader.py"],
+        program("tests.properties.machine_reader"),
         input=msgspec.json.encode(
             [
                 (folder.joinpath(f"{one.seed}.db"), [budget.window for budget in one.budgets], one.cap)
@@ -74,7 +71,7 @@ def test_after_any_steps_another_process_agrees_with_the_model(
             ],
             enc_hook=str,
         ),
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        env=environment(),
         capture_output=True,
         check=False,
     )

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from broken_documents import BROKEN
-from conversation_strategies import mutations
 from hypothesis import given
 from hypothesis import strategies as st
-from odd_documents import ODD
-from thoroughness import examples
 
+from tests.harness.thoroughness import examples
+from tests.properties.conversation_strategies import mutations
+from tests.unit.formats.broken_documents import BROKEN
+from tests.unit.formats.odd_documents import ODD
 from turnstate import Fitted, codec, fit, fitted, formats
 from turnstate.errors import TurnstateError
 from turnstate.formats import Format, Parser

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prompt_cache import PromptCache
-from thoroughness import examples, rng, runs
 
+from tests.harness.prompt_cache import PromptCache
+from tests.harness.thoroughness import examples, rng, runs
 from turnstate import Budget, Message, StateManager, ToolCallRequest, ToolCallResult, ToolSpec, formats
 from turnstate.context import Head
 from turnstate.context.live_window import LiveWindow

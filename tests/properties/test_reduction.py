@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from thoroughness import examples
 
+from tests.harness.thoroughness import examples
 from turnstate import wire_text
 from turnstate.context import text as lines
 from turnstate.context.frame import BARE, Frames, bare

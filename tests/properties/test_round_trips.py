@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from conversation_strategies import conversations, json_values, mutations
 from hypothesis import given
 from hypothesis import strategies as st
-from thoroughness import examples
 
+from tests.harness.thoroughness import examples
+from tests.properties.conversation_strategies import conversations, json_values, mutations
 from turnstate import codec, formats
 from turnstate.errors import TurnstateError
 from turnstate.formats.rules.fields import stripped

@@ -7,11 +7,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from conversation_strategies import conversations, mutations
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from thoroughness import examples
 
+from tests.harness.thoroughness import examples
+from tests.properties.conversation_strategies import conversations, mutations
 from turnstate import codec, formats
 from turnstate.context import Budget, StateManager
 from turnstate.errors import ContextOverflow, TurnstateError

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from session_runs import (
+
+from tests.harness.thoroughness import examples, runs
+from tests.properties.session_runs import (
     ID,
     SessionRun,
     answered_late,
@@ -26,9 +28,7 @@ from session_runs import (
     long_log,
     window,
 )
-from thoroughness import examples, runs
-from window_checks import as_bytes, check_window
-
+from tests.properties.window_checks import as_bytes, check_window
 from turnstate import Message
 from turnstate.context.cut import Strategy
 from turnstate.context.policy import Budget, Policy

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from thoroughness import examples, runs
-from window_checks import (
+
+from tests.harness.thoroughness import examples, runs
+from tests.properties.window_checks import (
     as_bytes,
     check_against_input,
     check_hard_lock,
@@ -20,7 +21,6 @@ from window_checks import (
     check_usage,
     check_window,
 )
-
 from turnstate import Message, ToolCallRequest, ToolCallResult
 from turnstate.context import collector, turns
 from turnstate.context import window as windows

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import Budget, catalog, tokens
 from turnstate.entry import Usage
 from turnstate.errors import InvalidSetting

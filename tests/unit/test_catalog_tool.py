@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cases import each
-
+from tests.harness.cases import each
 from turnstate import catalog
 
 ROOT = Path(__file__).parents[2]

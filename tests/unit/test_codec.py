@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import (
     FilePart,
     ImagePart,

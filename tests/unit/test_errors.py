@@ -7,8 +7,7 @@ import pickle
 import re
 from typing import Any
 
-from cases import each
-
+from tests.harness.cases import each
 from turnstate import errors
 from turnstate.errors import InputError, TurnstateError
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from posix_locks import IN_USE, RESERVED, SHARED, is_locked
 
 import turnstate
+from tests.harness.posix_locks import IN_USE, RESERVED, SHARED, is_locked
 from turnstate import folder_gate, open_databases
 from turnstate.open_databases import covers
 from turnstate.stores.sqlite.connection import Connection, connect, migrate

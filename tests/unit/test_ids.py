@@ -10,8 +10,8 @@ from collections.abc import Callable
 from uuid import RFC_4122, UUID
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import ids
 from turnstate.message import is_timestamp
 

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import (
     ImagePart,
     Message,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import apsw
 import pytest
-from posix_locks import IN_USE, SHARED, is_locked
 
+from tests.harness.posix_locks import IN_USE, SHARED, is_locked
 from turnstate import open_databases
 from turnstate.descriptors import ours
 from turnstate.memory.builtin.sqlite import SqliteDatabase

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import Budget, Message, StateManager, ToolCallRequest, ToolCallResult
 from turnstate.conversation import ConversationState
 from turnstate.errors import InputError

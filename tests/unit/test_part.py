@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import FilePart, ImagePart, Message, OpaquePart, ReasoningPart, TextPart, codec
 from turnstate.errors import ForbiddenJSON, InputError, InvalidMessage
 from turnstate.part import Part

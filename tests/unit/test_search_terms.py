@@ -8,10 +8,10 @@ import sys
 import unicodedata
 
 import pytest
-from cases import each
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.harness.cases import each
 from turnstate import codec
 from turnstate.errors import InputError
 from turnstate.message import Message, ToolCallRequest, ToolCallResult

@@ -12,8 +12,8 @@ from collections import OrderedDict
 from typing import Any, NamedTuple
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import strict_json
 from turnstate.errors import ForbiddenJSON, InputError, MalformedJSON, TooLarge
 

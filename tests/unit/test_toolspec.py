@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import ToolSpec
 from turnstate.errors import InputError
 from turnstate.toolspec import EMPTY_SCHEMA

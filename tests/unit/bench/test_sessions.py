@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3]))  # the benches are no part of the package
 
 from bench import (
     peer_process,
@@ -30,7 +27,6 @@ from bench.peers import service, sqlite_settings
 from bench.session_contest import Place
 from bench.session_messages import Book
 from bench.session_ours import Ours
-
 from turnstate.context.manager import StateManager
 from turnstate.stores.sqlite.wal import FULL_SIZE
 

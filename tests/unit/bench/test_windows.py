@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3]))  # the benches are no part of the package
 
 from bench import (
     search,
@@ -21,7 +18,6 @@ from bench import (
     windows,
 )
 from bench.peer_process import PeerMissing
-
 from turnstate import Message
 from turnstate.context.manager import StateManager
 from turnstate.ids import CallId

@@ -6,8 +6,8 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import formats
 from turnstate.context import StateManager
 from turnstate.errors import InvalidMessage

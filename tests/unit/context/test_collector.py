@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from scripts import Letters, shown, talk
 
+from tests.unit.context.scripts import Letters, shown, talk
 from turnstate import Message
 from turnstate.context import Budget, Head, Policy, StateManager
 from turnstate.context.cut import cleared

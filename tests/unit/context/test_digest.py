@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate.context import turns
 from turnstate.context.digest import (
     Capacity,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate.context import evidence, turns
 from turnstate.context.evidence import Evidence
 from turnstate.ids import CallId

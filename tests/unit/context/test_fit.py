@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from cases import each
-from thoroughness import runs
 
 import turnstate
+from tests.harness.cases import each
+from tests.harness.thoroughness import runs
 from turnstate import formats
 from turnstate.context import Budget, Policy, StateManager
 from turnstate.context.fit import Fitted, fitted_document

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import pytest
-from scripts import shown, talk
 
+from tests.unit.context.scripts import shown, talk
 from turnstate import Message, StateManager, ToolCallRequest, ToolCallResult, codec, formats
 from turnstate.context import Budget, Head, Window
 from turnstate.context.head import OPENER

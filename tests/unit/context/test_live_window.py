@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cases import each
-from scripts import talk
 
+from tests.harness.cases import each
+from tests.unit.context.scripts import talk
 from turnstate.context.live_window import check, check_fit
 from turnstate.errors import InvalidConversation
 

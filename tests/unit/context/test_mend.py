@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import formats
 from turnstate.context import Budget, StateManager
 from turnstate.context.fit import fitted_document

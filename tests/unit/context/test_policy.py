@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate.catalog import model
 from turnstate.context import Budget, Head, Policy, Reduction, StateManager
 from turnstate.context.cut import Strategy

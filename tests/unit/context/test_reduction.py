@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate.context import reduction
 from turnstate.context.frame import BARE
 from turnstate.context.policy import OutputLimits, Reduction

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from cases import each
-from scripts import Letters, talk
 
+from tests.harness.cases import each
+from tests.unit.context.scripts import Letters, talk
 from turnstate import Message
 from turnstate.context import Budget, ContextSnapshot, StateManager
 from turnstate.errors import InputError, InvalidPayload, NewerFormat

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cases import each
-
+from tests.harness.cases import each
 from turnstate.context.summary_prompt import excerpt, shortened
 from turnstate.ids import CallId
 from turnstate.message import Message, ToolCallRequest, ToolCallResult

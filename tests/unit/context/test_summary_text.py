@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate.context.summary_text import cut, filled, line, quoted, shown_summary, visible, word
 from turnstate.tokens import counter, message_cost
 from turnstate.tokens.counter import Count

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from scripts import talk
-
+from tests.unit.context.scripts import talk
 from turnstate import Message
 from turnstate.context import evidence
 from turnstate.context.digest import digest

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate.context import text as lines
 from turnstate.context.text import LONGEST_TOKEN, exceeds, widest
 from turnstate.errors import InputError

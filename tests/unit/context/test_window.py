@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cases import each
-from scripts import Letters, shown, talk
 
+from tests.harness.cases import each
+from tests.unit.context.scripts import Letters, shown, talk
 from turnstate import Message, ToolCallRequest, ToolCallResult, ToolSpec, formats
 from turnstate.context import Budget, Head, StateManager
 from turnstate.entry import Cut, Decision, Mask, Summary

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from conversation_fixtures import call, prompts, result, talk, validate, work
 
+from tests.unit.conversation.conversation_fixtures import call, prompts, result, talk, validate, work
 from turnstate import Budget, Message
 from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, fields, from_json, to_json

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conversation_fixtures import Desk, Harbor, call, prompts, talk, tool, work
 
+from tests.unit.conversation.conversation_fixtures import Desk, Harbor, call, prompts, talk, tool, work
 from turnstate import Budget, Message, catalog
 from turnstate.context.cut import Strategy
 from turnstate.conversation import (

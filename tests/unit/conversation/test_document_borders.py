@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from conversation_fixtures import prompts, talk
 
+from tests.unit.conversation.conversation_fixtures import prompts, talk
 from turnstate import Budget, Message, catalog
 from turnstate.conversation import ConversationState, fields, from_json, to_json
 from turnstate.errors import InvalidPayload

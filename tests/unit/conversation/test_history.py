@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conversation_fixtures import call, entry_of, exchanges, prompts, result, talk, tool, validate, work
-from state_cap import state_cap
 
+from tests.harness.state_cap import state_cap
+from tests.unit.conversation.conversation_fixtures import (
+    call,
+    entry_of,
+    exchanges,
+    prompts,
+    result,
+    talk,
+    tool,
+    validate,
+    work,
+)
 from turnstate import Budget, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
 from turnstate.context.cut import Strategy
 from turnstate.conversation import (

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from conversation_fixtures import Desk, talk
 
+from tests.unit.conversation.conversation_fixtures import Desk, talk
 from turnstate.conversation import ConversationState, FileLineTracker, fields, from_json, to_json
 from turnstate.conversation.amazon_q import read, write
 from turnstate.conversation.edits import ABSENT, LARGEST, EditConflict, LineTracking, look

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conversation_fixtures import call, exchanges, result, talk, tool, validate
 
+from tests.unit.conversation.conversation_fixtures import call, exchanges, result, talk, tool, validate
 from turnstate import Budget, Message, ToolCallRequest
 from turnstate.context.window import Window
 from turnstate.conversation import ConversationState, ToolOrigin

@@ -7,8 +7,8 @@ import logging
 from pathlib import Path
 
 import pytest
-from conversation_fixtures import Desk, Harbor, Toolbox, call, talk, tool
 
+from tests.unit.conversation.conversation_fixtures import Desk, Harbor, Toolbox, call, talk, tool
 from turnstate import Message, SessionManager, catalog
 from turnstate.context.policy import Budget
 from turnstate.conversation import ConversationState, System, ToolOrigin, amazon_q, fields, from_json, to_json

@@ -6,8 +6,19 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from conversation_fixtures import call, compact, prompts, result, seen, spoken, talk, tool, validate, work
 
+from tests.unit.conversation.conversation_fixtures import (
+    call,
+    compact,
+    prompts,
+    result,
+    seen,
+    spoken,
+    talk,
+    tool,
+    validate,
+    work,
+)
 from turnstate import Message
 from turnstate.conversation import ConversationState, ToolOrigin, from_json, to_json
 from turnstate.errors import NotFound

@@ -10,8 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conversation_fixtures import Desk, call, compact, exchanges, prompts, seen, spoken, talk, tool, validate
 
+from tests.unit.conversation.conversation_fixtures import (
+    Desk,
+    call,
+    compact,
+    exchanges,
+    prompts,
+    seen,
+    spoken,
+    talk,
+    tool,
+    validate,
+)
 from turnstate import Message
 from turnstate.conversation import ConversationState, ToolOrigin, from_json, to_json
 from turnstate.entry import Usage

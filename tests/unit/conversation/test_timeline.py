@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conversation_fixtures import exchanges, prompts, talk, validate
 
+from tests.unit.conversation.conversation_fixtures import exchanges, prompts, talk, validate
 from turnstate import Message
 from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, fields, from_json, to_json

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conversation_fixtures import Toolbox, tool
 
+from tests.unit.conversation.conversation_fixtures import Toolbox, tool
 from turnstate import Message, ToolCallRequest, ToolSpec
 from turnstate.conversation import ConversationState, ToolOrigin, from_json, to_json
 from turnstate.conversation.settings import tools_from_json, tools_to_json

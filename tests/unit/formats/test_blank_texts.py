@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import Budget, Message, StateManager, formats
 from turnstate.context.fit import fit
 from turnstate.message import ToolCallResult

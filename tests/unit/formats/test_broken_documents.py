@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broken_documents import BROKEN, Broken
-from cases import each
 
+from tests.harness.cases import each
+from tests.unit.formats.broken_documents import BROKEN, Broken
 from turnstate import formats
 from turnstate.formats import rules
 

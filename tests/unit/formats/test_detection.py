@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from provider_replies import REPLIES
-
+from tests.unit.formats.provider_replies import REPLIES
 from turnstate import Message, ToolSpec, formats
 from turnstate.message import ToolCallResult
 

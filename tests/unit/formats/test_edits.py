@@ -7,10 +7,10 @@ import json
 from typing import Any
 
 import pytest
-from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.harness.cases import each
 from turnstate import codec
 from turnstate.formats.edits import apply, difference
 from turnstate.message import Message

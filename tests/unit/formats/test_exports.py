@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import Message, ToolCallRequest, ToolCallResult
 from turnstate.errors import InputError
 from turnstate.formats.exports import jsonl, markdown, read_jsonl

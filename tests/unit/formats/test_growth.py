@@ -6,8 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from cases import each
-
+from tests.harness.cases import each
 from turnstate import formats
 from turnstate.message import Message
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.harness.cases import each
 from turnstate import formats
 from turnstate.formats import media
 from turnstate.message import Message

@@ -7,10 +7,10 @@ import copy
 from typing import Any
 
 import pytest
-from cases import each
 from openai.types.responses import ResponseInputItem
 from pydantic import TypeAdapter
 
+from tests.harness.cases import each
 from turnstate import Budget, Message, SessionManager, StateManager, ToolCallResult, codec, formats, wire_text
 from turnstate.context.fit import fit, fitted
 from turnstate.context.policy import Policy

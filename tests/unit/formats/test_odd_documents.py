@@ -9,10 +9,10 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from cases import each
-from odd_documents import ODD, Odd
-from thoroughness import LONG, rng
 
+from tests.harness.cases import each
+from tests.harness.thoroughness import LONG, rng
+from tests.unit.formats.odd_documents import ODD, Odd
 from turnstate import codec, formats
 from turnstate.errors import TurnstateError
 from turnstate.formats.rules.fields import stripped

@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 import pytest
-from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.harness.cases import each
 from turnstate import formats
 from turnstate.formats.pairing import Answers, core_id, gathered, wire_ids, wire_name
 from turnstate.ids import CallId, call_id

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import formats
 
 DATA = os.environ.get("TURNSTATE_DATA")

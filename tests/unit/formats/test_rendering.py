@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import formats
 from turnstate.errors import InvalidSetting
 from turnstate.formats.gemini import SKIP_SIGNATURE

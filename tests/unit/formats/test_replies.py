@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from provider_replies import REPLIES, sdk_object
 
+from tests.unit.formats.provider_replies import REPLIES, sdk_object
 from turnstate import Budget, Message, StateManager, ToolSpec, codec, errors, formats, ids
 from turnstate.formats import ReceivedMessage
 from turnstate.message import ToolCallRequest, ToolCallResult

@@ -8,9 +8,9 @@ import json
 from typing import Any
 
 import pytest
-from cases import each
-from sdk_responses import ANSWERED, Answered
 
+from tests.harness.cases import each
+from tests.unit.formats.sdk_responses import ANSWERED, Answered
 from turnstate import codec, formats
 from turnstate.context import Budget, StateManager
 from turnstate.message import Message, ToolCallResult

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from session_fixtures import answer, answers, asks, call
 
+from tests.unit.session.session_fixtures import answer, answers, asks, call
 from turnstate import Message
 from turnstate.codec import decode_entry
 from turnstate.context.policy import COUNTED_WHOLE, Policy

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from offload import evicted, said, session_record
 
+from tests.unit.memory.offload import evicted, said, session_record
 from turnstate.errors import InputError, UnknownName
 from turnstate.memory import User, open_engine
 from turnstate.memory.engines import NoEngine, known_engines

@@ -7,8 +7,21 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from offload import HERE, STORES, Scene, begin, cut, end, evict, records, said, scene, summary, with_output
 
+from tests.unit.memory.offload import (
+    HERE,
+    STORES,
+    Scene,
+    begin,
+    cut,
+    end,
+    evict,
+    records,
+    said,
+    scene,
+    summary,
+    with_output,
+)
 from turnstate.entry import Answer, Bootstrap, Prompt
 from turnstate.ids import CallId
 from turnstate.log.records import Ending, Eviction, contents

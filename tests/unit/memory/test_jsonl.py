@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from offload import TIME, evicted, said, session_record, take_part
-from thoroughness import LONG
 
+from tests.harness.thoroughness import LONG
+from tests.unit.memory.offload import TIME, evicted, said, session_record, take_part
 from turnstate.errors import InputError, NewerFormat, StoreUnavailable
 from turnstate.memory import Listed, MemoryEngine, Recollection, User
 from turnstate.memory import jsonl as jsonl_module

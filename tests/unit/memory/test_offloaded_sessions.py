@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from offload import Notes
 
+from tests.unit.memory.offload import Notes
 from turnstate import Budget, Message
 from turnstate.memory import User, Worker
 from turnstate.memory.jsonl import JsonlEngine

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from offload import (
+
+from tests.unit.memory.offload import (
     HERE,
     STORES,
     Moody,
@@ -22,7 +23,6 @@ from offload import (
     said,
     scene,
 )
-
 from turnstate.errors import InvalidSetting, StoreUnavailable
 from turnstate.memory import Evicted, SessionRecord, User, Worker
 from turnstate.memory import worker as foreign

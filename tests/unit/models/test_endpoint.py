@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate.errors import InputError
 from turnstate.models import Endpoint, connect, endpoint_of
 

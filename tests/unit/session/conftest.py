@@ -3,7 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from session_fixtures import Harness
+
+from tests.unit.session.session_fixtures import Harness
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

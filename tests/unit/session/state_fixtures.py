@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import msgspec
-from session_fixtures import Harness, answer, answers, call
 
+from tests.unit.session.session_fixtures import Harness, answer, answers, call
 from turnstate import Budget, Message, formats
 from turnstate.codec import encode
 from turnstate.context.window import Window

@@ -5,8 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, answer, answers, asks, call, cuts, everything, grown, run, texts
 
+from tests.unit.session.session_fixtures import (
+    Harness,
+    answer,
+    answers,
+    asks,
+    call,
+    cuts,
+    everything,
+    grown,
+    run,
+    texts,
+)
 from turnstate import Message, formats
 from turnstate.context.policy import Budget
 from turnstate.context.window import Window

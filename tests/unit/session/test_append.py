@@ -10,9 +10,20 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from session_fixtures import Harness, answer, answers, asks, call, everything, grown, rows, run, texts
-from thoroughness import runs
 
+from tests.harness.thoroughness import runs
+from tests.unit.session.session_fixtures import (
+    Harness,
+    answer,
+    answers,
+    asks,
+    call,
+    everything,
+    grown,
+    rows,
+    run,
+    texts,
+)
 from turnstate import Message, StateManager
 from turnstate.catalog import ModelInfo
 from turnstate.context.policy import Budget

@@ -8,7 +8,8 @@ from itertools import cycle, product
 
 import msgspec
 import pytest
-from session_fixtures import (
+
+from tests.unit.session.session_fixtures import (
     Harness,
     answer,
     answers,
@@ -21,7 +22,6 @@ from session_fixtures import (
     run,
     texts,
 )
-
 from turnstate import Budget, Message, formats
 from turnstate.archive import archive, bundles, encode_line, restore
 from turnstate.context.cut import Strategy, carried

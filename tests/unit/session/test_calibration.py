@@ -6,8 +6,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, entries, run
 
+from tests.unit.session.session_fixtures import Harness, entries, run
 from turnstate import Budget, Message
 from turnstate.context.policy import Policy
 from turnstate.entry import Cut, Usage

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, run
-from state_fixtures import BUDGET, elsewhere, plain, reloaded, said
 
+from tests.unit.session.session_fixtures import Harness, run
+from tests.unit.session.state_fixtures import BUDGET, elsewhere, plain, reloaded, said
 from turnstate import Message, ToolCallRequest, ToolCallResult
 from turnstate.conversation import ConversationState, FileLineTracker
 from turnstate.entry import Checkpoint, Note

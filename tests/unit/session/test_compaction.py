@@ -9,8 +9,19 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import structs
-from session_fixtures import Harness, answer, answers, asks, call, cuts, decisions, everything, grown, run
 
+from tests.unit.session.session_fixtures import (
+    Harness,
+    answer,
+    answers,
+    asks,
+    call,
+    cuts,
+    decisions,
+    everything,
+    grown,
+    run,
+)
 from turnstate import Budget, Message, Policy, formats
 from turnstate.context.cut import Strategy
 from turnstate.context.window import Window

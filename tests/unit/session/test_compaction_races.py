@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, cuts, everything, grown, run
 
+from tests.unit.session.session_fixtures import Harness, cuts, everything, grown, run
 from turnstate import Budget, Message
 from turnstate.context.cut import Strategy
 from turnstate.errors import Conflict, ModelFailed, SessionError

@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from session_fixtures import (
+
+from tests.harness.state_cap import state_cap
+from tests.harness.thoroughness import runs
+from tests.unit.session.session_fixtures import (
     Harness,
     answer,
     answers,
@@ -20,10 +23,7 @@ from session_fixtures import (
     run,
     texts,
 )
-from state_cap import state_cap
-from state_fixtures import BUDGET, elsewhere, exchanges, plain, prompts, reloaded, said
-from thoroughness import runs
-
+from tests.unit.session.state_fixtures import BUDGET, elsewhere, exchanges, plain, prompts, reloaded, said
 from turnstate import Budget, Message, ToolSpec
 from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, RequestMetadata, ToolOrigin, from_json, to_json

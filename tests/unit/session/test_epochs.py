@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from session_fixtures import (
+
+from tests.unit.session.session_fixtures import (
     Harness,
     answer,
     answers,
@@ -20,7 +21,6 @@ from session_fixtures import (
     say,
     texts,
 )
-
 from turnstate import Message
 from turnstate.context.policy import Budget
 from turnstate.entry import Prompt

@@ -8,8 +8,18 @@ from random import Random
 
 import apsw
 import pytest
-from session_fixtures import Harness, answer, answers, asks, call, everything, rows, run, texts
 
+from tests.unit.session.session_fixtures import (
+    Harness,
+    answer,
+    answers,
+    asks,
+    call,
+    everything,
+    rows,
+    run,
+    texts,
+)
 from turnstate import Message
 from turnstate.context.policy import Budget
 from turnstate.errors import EpochEnded, InputError, NotFound

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from session_fixtures import Harness, parcels, run, texts
 
+from tests.unit.session.session_fixtures import Harness, parcels, run, texts
 from turnstate import Message
 from turnstate.errors import ClockSkew, EpochEnded, InputError
 from turnstate.ids import ClockWatch

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from session_fixtures import Harness, answer, answers, asks, call, decisions, run
 
+from tests.unit.session.session_fixtures import Harness, answer, answers, asks, call, decisions, run
 from turnstate import Budget, Message, Policy
 from turnstate.context.window import Window
 from turnstate.entry import Cut, Summary

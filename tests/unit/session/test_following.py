@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, run, say
 
+from tests.unit.session.session_fixtures import Harness, run, say
 from turnstate import LogEntry, Message
 from turnstate.errors import InputError, NotFound
 

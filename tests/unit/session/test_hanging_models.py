@@ -7,8 +7,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from session_fixtures import Harness, grown, run
 
+from tests.unit.session.session_fixtures import Harness, grown, run
 from turnstate import Budget, Message, blocking
 from turnstate.models import Finished, ModelEvent, ModelFailed, ModelRequest, TextDelta, complete
 from turnstate.session import SessionManager, summaries

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, answer, answers, asks, call, run
 
+from tests.unit.session.session_fixtures import Harness, answer, answers, asks, call, run
 from turnstate import Budget, Message
 from turnstate.context import tally
 from turnstate.context.live_window import LiveWindow

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, answer, answers, asks, everything, grown, run, texts
 
+from tests.unit.session.session_fixtures import Harness, answer, answers, asks, everything, grown, run, texts
 from turnstate import Message
 from turnstate.context.policy import Budget
 from turnstate.errors import Busy, Fenced, InputError, SessionError

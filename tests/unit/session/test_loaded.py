@@ -7,8 +7,20 @@ from functools import partial
 
 import apsw
 import pytest
-from session_fixtures import END, Harness, answer, answers, asks, call, cuts, grown, rows, run, texts
 
+from tests.unit.session.session_fixtures import (
+    END,
+    Harness,
+    answer,
+    answers,
+    asks,
+    call,
+    cuts,
+    grown,
+    rows,
+    run,
+    texts,
+)
 from turnstate import Message, codec, formats
 from turnstate.codec import encode, kind_of
 from turnstate.context.head import Head

@@ -9,11 +9,20 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from session_fixtures import Harness, entries, parcels, rows, run
-from state_cap import state_cap
-from state_fixtures import BUDGET, elsewhere, exchanges, plain, prompts, reloaded, said, validate
-from thoroughness import runs
 
+from tests.harness.state_cap import state_cap
+from tests.harness.thoroughness import runs
+from tests.unit.session.session_fixtures import Harness, entries, parcels, rows, run
+from tests.unit.session.state_fixtures import (
+    BUDGET,
+    elsewhere,
+    exchanges,
+    plain,
+    prompts,
+    reloaded,
+    said,
+    validate,
+)
 from turnstate import Budget, Message
 from turnstate.codec import kind_of
 from turnstate.context.cut import Strategy

@@ -9,8 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, answer, answers, asks, call, everything, grown, parcels, run, texts
 
+from tests.unit.session.session_fixtures import (
+    Harness,
+    answer,
+    answers,
+    asks,
+    call,
+    everything,
+    grown,
+    parcels,
+    run,
+    texts,
+)
 from turnstate import Message, blocking
 from turnstate.context.policy import Budget
 from turnstate.errors import AlreadyExists, Conflict, InputError, NotFound, TurnstateError

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, run
 
+from tests.unit.session.session_fixtures import Harness, run
 from turnstate import Budget, Message, SessionManager, blocking
 from turnstate.entry import Bootstrap
 from turnstate.errors import InputError, InvalidSetting

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
-from session_fixtures import Harness, entries, grown, rows, run
-from state_fixtures import elsewhere, reloaded, said
 
+from tests.unit.session.session_fixtures import Harness, entries, grown, rows, run
+from tests.unit.session.state_fixtures import elsewhere, reloaded, said
 from turnstate import Budget, Message, StateManager, catalog
 from turnstate.codec import encode
 from turnstate.context.window import Window

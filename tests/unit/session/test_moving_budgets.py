@@ -9,8 +9,20 @@ from random import Random
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, answer, answers, asks, call, cuts, entries, grown, parcels, rows, run
 
+from tests.unit.session.session_fixtures import (
+    Harness,
+    answer,
+    answers,
+    asks,
+    call,
+    cuts,
+    entries,
+    grown,
+    parcels,
+    rows,
+    run,
+)
 from turnstate import Message, codec, tokens
 from turnstate.context.cut import Strategy
 from turnstate.context.policy import Budget, Policy

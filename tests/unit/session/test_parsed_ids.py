@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, entries, run
 
+from tests.unit.session.session_fixtures import Harness, entries, run
 from turnstate import Budget, Message, formats, ids
 from turnstate.archive import adopt
 from turnstate.entry import Usage

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, answer, answers, asks, call, run, say
 
+from tests.unit.session.session_fixtures import Harness, answer, answers, asks, call, run, say
 from turnstate import Message, Session
 from turnstate.entry import Prompt
 from turnstate.errors import InputError, NotFound

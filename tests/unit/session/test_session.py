@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from session_fixtures import (
+
+from tests.unit.session.session_fixtures import (
     Harness,
     answer,
     answers,
@@ -20,7 +21,6 @@ from session_fixtures import (
     say,
     texts,
 )
-
 from turnstate import Message
 from turnstate.context.policy import Budget
 from turnstate.errors import InputError, NotFound, SessionError

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, everything, run, say, texts
 
+from tests.unit.session.session_fixtures import Harness, everything, run, say, texts
 from turnstate import Budget, Message
 from turnstate.archive import archive, bundles, encode_line, restore
 from turnstate.entry import Data

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
-from session_fixtures import Harness, answer, asks, call, entries, everything, run, texts
-from state_fixtures import BUDGET, elsewhere, plain, prompts, reloaded, said
-from thoroughness import runs
 
+from tests.harness.thoroughness import runs
+from tests.unit.session.session_fixtures import Harness, answer, asks, call, entries, everything, run, texts
+from tests.unit.session.state_fixtures import BUDGET, elsewhere, plain, prompts, reloaded, said
 from turnstate import Message
 from turnstate.codec import decode_entry
 from turnstate.context.cut import Strategy

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from session_fixtures import (
+
+from tests.unit.session.session_fixtures import (
     Harness,
     answer,
     asks,
@@ -17,7 +18,7 @@ from session_fixtures import (
     grown,
     run,
 )
-from state_fixtures import (
+from tests.unit.session.state_fixtures import (
     BUDGET,
     elsewhere,
     exchanges,
@@ -28,7 +29,6 @@ from state_fixtures import (
     said,
     validate,
 )
-
 from turnstate import Message
 from turnstate.context.cut import Strategy
 from turnstate.conversation import from_json, to_json

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, entries, everything, run, texts
-from turn_answers import check_answers
 
+from tests.harness.turn_answers import check_answers
+from tests.unit.session.session_fixtures import Harness, entries, everything, run, texts
 from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolSpec, blocking, catalog, formats
 from turnstate.entry import INTERRUPTED, Usage
 from turnstate.errors import Busy, Conflict, InputError, InvalidSetting, NotFound, SessionError

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 import pytest
-from cases import each
-from session_fixtures import (
+
+from tests.harness.cases import each
+from tests.unit.session.session_fixtures import (
     Harness,
     answer,
     answers,
@@ -24,7 +25,6 @@ from session_fixtures import (
     say,
     texts,
 )
-
 from turnstate import Message, codec
 from turnstate.context.head import Head
 from turnstate.context.manager import StateManager

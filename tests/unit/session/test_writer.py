@@ -6,8 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from session_fixtures import Harness, answer, answers, asks, everything, grown, parcels, run, texts
 
+from tests.unit.session.session_fixtures import (
+    Harness,
+    answer,
+    answers,
+    asks,
+    everything,
+    grown,
+    parcels,
+    run,
+    texts,
+)
 from turnstate import Message
 from turnstate.context.policy import Budget
 from turnstate.context.window import Window

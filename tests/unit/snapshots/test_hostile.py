@@ -7,8 +7,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from snapshot_scenes import SESSION, files, keeper, session_folder, snapshot, token_count
 
+from tests.unit.snapshots.snapshot_scenes import SESSION, files, keeper, session_folder, snapshot, token_count
 from turnstate.home import Home
 from turnstate.snapshots import DamagedSnapshot, SnapshotFailed, Snapshots, UnusableSnapshot
 

@@ -7,8 +7,8 @@ import json
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from snapshot_scenes import snapshot
 
+from tests.unit.snapshots.snapshot_scenes import snapshot
 from turnstate import ContextSnapshot, Message, ToolCallRequest, ToolCallResult, strict_json
 from turnstate.errors import ForbiddenJSON, InputError, TooLarge
 from turnstate.home import SigningKey

@@ -9,8 +9,16 @@ import time
 from pathlib import Path
 
 import pytest
-from snapshot_scenes import SESSION, files, keeper, litter, session_folder, snapshot, token_count
 
+from tests.unit.snapshots.snapshot_scenes import (
+    SESSION,
+    files,
+    keeper,
+    litter,
+    session_folder,
+    snapshot,
+    token_count,
+)
 from turnstate import Message
 from turnstate.errors import ForbiddenJSON, NewerFormat, TooLarge
 from turnstate.home import Home

@@ -3,7 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sticky_scenes import Scene
+
+from tests.unit.sticky.sticky_scenes import Scene
 
 
 @pytest.fixture

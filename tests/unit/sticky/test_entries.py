@@ -7,8 +7,8 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sticky_scenes import BEGIN, END, MARKER, entries_of
 
+from tests.unit.sticky.sticky_scenes import BEGIN, END, MARKER, entries_of
 from turnstate import sticky
 from turnstate.sticky.state import entry, spelled
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sticky_scenes import Scene, names, reasons
 
+from tests.unit.sticky.sticky_scenes import Scene, names, reasons
 from turnstate.sticky import Workspace, files
 from turnstate.sticky.files import find
 

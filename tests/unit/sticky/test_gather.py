@@ -7,8 +7,8 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sticky_scenes import COUNTER, Scene, entries_of, names, reasons
 
+from tests.unit.sticky.sticky_scenes import COUNTER, Scene, entries_of, names, reasons
 from turnstate.sticky import gather
 from turnstate.sticky.gather import fitting
 from turnstate.sticky.state import entry

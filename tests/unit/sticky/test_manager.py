@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from sticky_scenes import COUNTER, Scene, entries_of, names
 
+from tests.unit.sticky.sticky_scenes import COUNTER, Scene, entries_of, names
 from turnstate.errors import DuplicatePath, InputError, NothingMatches, UnknownName
 from turnstate.sticky import ContextManager, Shown, Workspace
 

@@ -7,8 +7,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from sticky_scenes import Scene, entries_of, names, reasons
 
+from tests.unit.sticky.sticky_scenes import Scene, entries_of, names, reasons
 from turnstate.sticky import files
 from turnstate.sticky.files import MAX_FILE_BYTES, TICK_NS
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate.stores.postgres.queries import functions, queries
 
 pytestmark = pytest.mark.req("G3")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import apsw
 import pytest
-from verification_fixtures import LONG, NOW, furnish, run, said, tamper, verified
 
+from tests.unit.stores.verification_fixtures import LONG, NOW, furnish, run, said, tamper, verified
 from turnstate.errors import StoreDamaged
 from turnstate.stores.sqlite import SqliteStore, rescue
 from turnstate.stores.values import Change

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import apsw
 import pytest
-from verification_fixtures import furnished, tables, verified
 
+from tests.unit.stores.verification_fixtures import furnished, tables, verified
 from turnstate.errors import NewerFormat
 from turnstate.stores.sqlite import SqliteStore, connection
 from turnstate.stores.sqlite.queries import MIGRATIONS

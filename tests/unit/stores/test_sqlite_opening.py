@@ -15,9 +15,10 @@ from typing import Any
 
 import apsw
 import pytest
-from thoroughness import LONG as THOROUGH
-from thoroughness import rng
-from verification_fixtures import (
+
+from tests.harness.thoroughness import LONG as THOROUGH
+from tests.harness.thoroughness import rng
+from tests.unit.stores.verification_fixtures import (
     LONG,
     NOW,
     furnish,
@@ -29,7 +30,6 @@ from verification_fixtures import (
     tamper,
     verified,
 )
-
 from turnstate.errors import InputError, NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from turnstate.stores.sqlite import SqliteStore, connect
 from turnstate.stores.sqlite.connection import connect as connection

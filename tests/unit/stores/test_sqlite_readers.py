@@ -11,8 +11,8 @@ from typing import Any
 
 import apsw
 import pytest
-from verification_fixtures import tamper
 
+from tests.unit.stores.verification_fixtures import tamper
 from turnstate import Budget, Message, Session, SessionManager, codec
 from turnstate.context.cut import Strategy
 from turnstate.errors import NotFound, StoreDamaged, StoreError

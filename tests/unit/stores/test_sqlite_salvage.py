@@ -10,11 +10,12 @@ from pathlib import Path
 
 import apsw
 import pytest
-from cases import case
 from msgspec import structs
-from thoroughness import LONG as THOROUGH
-from thoroughness import rng
-from verification_fixtures import (
+
+from tests.harness.cases import case
+from tests.harness.thoroughness import LONG as THOROUGH
+from tests.harness.thoroughness import rng
+from tests.unit.stores.verification_fixtures import (
     END,
     LONG,
     MANY,
@@ -27,7 +28,6 @@ from verification_fixtures import (
     tables,
     verified,
 )
-
 from turnstate.errors import StoreDamaged
 from turnstate.stores.sqlite import SqliteStore, rescue
 from turnstate.stores.values import Change, Finding, Fork, Span

@@ -12,9 +12,19 @@ from random import Random
 
 import apsw
 import pytest
-from thoroughness import runs
-from verification_fixtures import LONG, NOW, index, noted, run, said, session, tamper, verified
 
+from tests.harness.thoroughness import runs
+from tests.unit.stores.verification_fixtures import (
+    LONG,
+    NOW,
+    index,
+    noted,
+    run,
+    said,
+    session,
+    tamper,
+    verified,
+)
 from turnstate import Message, SessionManager
 from turnstate.errors import AlreadyExists, NotFound, StoreDamaged
 from turnstate.search_terms import entry_text, entry_words, words

@@ -9,8 +9,19 @@ from typing import Any, TypeVar
 
 import apsw
 import pytest
-from verification_fixtures import LONG, NOW, SHORT, furnish, noted, run, said, session, tamper, verified
 
+from tests.unit.stores.verification_fixtures import (
+    LONG,
+    NOW,
+    SHORT,
+    furnish,
+    noted,
+    run,
+    said,
+    session,
+    tamper,
+    verified,
+)
 from turnstate import Budget, Message, SessionManager
 from turnstate.errors import AlreadyExists, StoreDamaged
 from turnstate.session import Session

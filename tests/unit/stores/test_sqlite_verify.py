@@ -9,8 +9,9 @@ from typing import Any
 
 import apsw
 import pytest
-from verification_faults import CHANGED_BODY, EXACT, MENDED
-from verification_fixtures import (
+
+from tests.unit.stores.verification_faults import CHANGED_BODY, EXACT, MENDED
+from tests.unit.stores.verification_fixtures import (
     LONG,
     NOW,
     SHORT,
@@ -25,7 +26,6 @@ from verification_fixtures import (
     tamper,
     verified,
 )
-
 from turnstate.codec import decode_entry
 from turnstate.context.policy import Budget
 from turnstate.entry import Note

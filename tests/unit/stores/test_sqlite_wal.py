@@ -10,7 +10,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from verification_fixtures import (
+
+from tests.unit.stores.verification_fixtures import (
     LONG,
     NOW,
     SHORT,
@@ -22,7 +23,6 @@ from verification_fixtures import (
     tables,
     verified,
 )
-
 from turnstate.stores.sqlite import SqliteStore, wal
 from turnstate.stores.sqlite.connection import connect
 from turnstate.stores.sqlite.wal import has_log

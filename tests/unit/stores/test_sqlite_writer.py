@@ -10,8 +10,8 @@ from random import Random
 
 import apsw
 import pytest
-from verification_fixtures import NOW, run, said, session, verified
 
+from tests.unit.stores.verification_fixtures import NOW, run, said, session, verified
 from turnstate.errors import AlreadyExists, Conflict, InputError, StoreError
 from turnstate.stores.sqlite import SqliteStore
 from turnstate.stores.sqlite import writer as writer_module

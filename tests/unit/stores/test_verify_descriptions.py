@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from verification_fixtures import NOW, tamper, verified
 
+from tests.unit.stores.verification_fixtures import NOW, tamper, verified
 from turnstate.errors import StoreDamaged
 from turnstate.log.records import recount
 from turnstate.message import Message

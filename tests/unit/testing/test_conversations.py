@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import each
-from thoroughness import runs
 
+from tests.harness.cases import each
+from tests.harness.thoroughness import runs
 from turnstate import codec
 from turnstate.errors import InputError
 from turnstate.message import Message, ToolCallRequest

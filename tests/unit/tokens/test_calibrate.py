@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from cases import each
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.harness.cases import each
 from turnstate.errors import InputError
 from turnstate.tokens import Calibrated, Calibration, Count
 

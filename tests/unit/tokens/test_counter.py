@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate.tokens import Count, Quality
 from turnstate.tokens.counter import total, weaker
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate.errors import UnknownName
 from turnstate.tokens import Count, Estimator, ExactCounter
 from turnstate.tokens.estimate import FACTORS, LONGEST, _table, estimator, pieces_of

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from cases import each
-from peer_tokenizer import peer, tiktoken
-from thoroughness import runs
 
+from tests.harness.cases import each
+from tests.harness.peer_tokenizer import peer, tiktoken
+from tests.harness.thoroughness import runs
 from turnstate.errors import UnknownName
 from turnstate.tokens import Count, ExactCounter, cost, count_off_loop
 from turnstate.tokens.cost import INLINE, count_texts

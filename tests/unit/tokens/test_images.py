@@ -3,10 +3,10 @@ from __future__ import annotations
 import struct
 
 import pytest
-from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.harness.cases import each
 from turnstate import ImagePart, Message
 from turnstate.tokens import counter_for, images, message_cost
 from turnstate.tokens.cost import MESSAGE_FRAME

@@ -5,8 +5,8 @@ import unicodedata
 from itertools import pairwise
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate.tokens import pieces as module
 from turnstate.tokens.pieces import TextPiece, pieces
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from cases import each
 
+from tests.harness.cases import each
 from turnstate import tokens
 from turnstate.errors import UnknownName
 from turnstate.tokens import Estimator, ExactCounter

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from process_end import has_ended
 
+from tests.harness.process_end import has_ended
 from turnstate import ToolCallRequest, ToolCallResult
 from turnstate.tools import Approvals, Rule, ToolManager, command, process, run_command
 

@@ -4,7 +4,8 @@ import copy
 from typing import Any
 
 import pytest
-from original_stage import (
+
+from tests.unit.conversation.amazon_q.original_stage import (
     NOW,
     answers,
     example,
@@ -20,7 +21,6 @@ from original_stage import (
     user,
     uses,
 )
-
 from turnstate import ImagePart, Message, ids
 from turnstate.conversation import ToolOrigin, amazon_q
 from turnstate.errors import ForbiddenJSON, InvalidPayload, MalformedJSON, TooLarge

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from original_stage import (
+
+from tests.unit.conversation.amazon_q.original_stage import (
     EXAMPLE,
     NOW,
     Still,
@@ -22,7 +23,6 @@ from original_stage import (
     talk,
     user,
 )
-
 from turnstate import FilePart, ImagePart, Message, ReasoningPart, SessionManager, TextPart, ToolSpec
 from turnstate.context.cut import Strategy
 from turnstate.conversation import (

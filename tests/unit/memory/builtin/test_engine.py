@@ -15,9 +15,9 @@ from typing import Any
 import apsw
 import pytest
 from msgspec import structs
-from offload import evicted, said, session_record
-from postgres_server import execute, fresh_url
 
+from tests.harness.postgres_server import execute, fresh_url
+from tests.unit.memory.offload import evicted, said, session_record
 from turnstate.errors import InputError, InvalidPayload, NewerFormat, StoreDamaged, StoreError, UnknownName
 from turnstate.memory import User
 from turnstate.memory.builtin import BuiltinEngine, connect, sqlite
