@@ -119,6 +119,29 @@ def test_a_retry_after_a_jump_by_years_is_written_once(fork_server: ForkServer, 
         assert worker.must("read")["texts"] == [f"{name}/0" for name in names]
 
 
+@pytest.mark.req("G5")
+def test_a_retry_is_written_once_whatever_the_clocks_of_processes_that_were_started_since(
+    fork_server: ForkServer, folder: Path
+) -> None:
+    url, random = f"sqlite:///{folder}/agent.db", rng("wrong from the start")
+    names = [f"job {number}" for number in range(20)]
+    with fork_server.worker(url) as right:
+        session = right.enter()
+        for name in names:
+            right.must("append", name=name)
+        for number in range(runs(8, long=100)):
+            with fork_server.worker(url) as wrong:
+                wrong.must("jump", ahead=random.randrange(8, 20_000) * DAY)
+                wrong.enter(session)
+                wrong.must(
+                    "burst", prefix=f"by clock {number}", count=40
+                )  # enough to forget all that is too old
+                wrong.must("append", name=names[number % 10])
+            right.must("append", name=random.choice(names))
+        stored = right.must("read")["texts"]
+    assert [text for text in stored if text.startswith("job")] == [f"{name}/0" for name in names]
+
+
 def test_a_store_that_trusts_clocks_is_caught(fork_server: ForkServer, folder: Path) -> None:
     _, broken = jumps(fork_server, folder, 300, plant="takes any fence")
     assert any("after fence" in what for what in broken)

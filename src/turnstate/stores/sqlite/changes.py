@@ -17,7 +17,7 @@ import apsw
 from msgspec import structs
 
 from ...errors import AlreadyExists, NotFound, StoreDamaged, TurnstateError
-from ..admission import KnownKey, admitted, advanced, appended
+from ..admission import admitted, advanced, appended
 from ..values import (
     MESSAGE,
     Address,
@@ -32,6 +32,7 @@ from ..values import (
 )
 from .connection import Connection, connect
 from .faults import UNUSABLE, unusable
+from .keys import forget_keys, keep_key, known_key
 from .queries import SQL
 from .rows import (
     SessionPlace,
@@ -167,8 +168,7 @@ def commit_together(
             key, row = heads.session(db, change.at)
             if change.key and (key, change.key.name) in keys:
                 return None
-            known_key = _known_key(db, key, change) if change.key else None
-            if repeated := admitted(row, change, known_key):
+            if repeated := admitted(row, change, known_key(db, key, change)):
                 outcomes.append(repeated)
                 continue
         except TurnstateError as error:
@@ -193,14 +193,16 @@ def commit_together(
         SQL["advance_session"], [advance_columns(key, row, marks) for key, (row, marks) in moved.items()]
     )
     for (key, _), (change, receipt) in keys.items():
-        _keep_key(db, key, change, receipt)
+        keep_key(db, key, change, receipt)
+    if keys:
+        forget_keys(db, change, len(keys))
     return outcomes
 
 
 def commit(db: apsw.Connection, change: Change) -> Receipt:
     """Apply a change as a whole, or raise the first check that fails."""
     key, row = session_row(db, change.at)
-    if repeated := admitted(row, change, _known_key(db, key, change)):
+    if repeated := admitted(row, change, known_key(db, key, change)):
         return repeated
     head, total = _target(db, key, row, change)
     add_entries(db, key, row.id, head, total, change.records)
@@ -214,28 +216,9 @@ def commit(db: apsw.Connection, change: Change) -> Receipt:
         epoch=after.epoch, version=after.version, branch=after.branch, first=head.seq + 1, last=after.seq
     )
     if change.key:
-        _keep_key(db, key, change, receipt)
+        keep_key(db, key, change, receipt)
+        forget_keys(db, change, 1)
     return receipt
-
-
-def _known_key(db: apsw.Connection, key: int, change: Change) -> KnownKey | None:
-    if change.key is None:
-        return None
-    for found in db.execute(SQL["known_key"], {"key": key, "name": change.key.name}):
-        digest, epoch, version, branch, first, last, created = found
-        receipt = Receipt(epoch=epoch, version=version, branch=branch, first=first, last=last)
-        known = KnownKey(digest, receipt, created)
-        return known if known.is_remembered(change) else None
-    return None
-
-
-def _keep_key(db: apsw.Connection, key: int, change: Change, receipt: Receipt) -> None:
-    """Store a key and delete a few expired ones, so that every append does its share of the cleanup."""
-    if change.key is None:
-        return
-    columns = structs.asdict(receipt) | change.key._asdict() | {"key": key, "created": change.now}
-    db.execute(SQL["keep_key"], columns)
-    db.execute(SQL["forget_keys"], {"before": change.now - change.key_life})
 
 
 def _target(db: apsw.Connection, key: int, row: SessionRow, change: Change) -> tuple[Position, int]:

@@ -238,9 +238,27 @@ SELECT digest, epoch, version, branch, first, last, created FROM key WHERE sessi
 INSERT OR REPLACE INTO key (session, name, digest, epoch, version, branch, first, last, created)
 VALUES (:key, :name, :digest, :epoch, :version, :branch, :first, :last, :created);
 
+-- name: has_keys_until
+SELECT 1 FROM key WHERE created <= :until LIMIT 1;
+
 -- name: forget_keys
 DELETE FROM key
-WHERE (session, name) IN (SELECT session, name FROM key WHERE created <= :before ORDER BY created LIMIT 10);
+WHERE (session, name) IN (SELECT session, name FROM key WHERE created <= :until ORDER BY created LIMIT :limit);
+
+-- Back from now, by the farthest key within a step or, across a gap, by the next one, which counts as a step. `life`
+-- is what is left at `later`; where it ends between `later` and `at`, keys are forgotten.
+-- name: forgotten_until
+WITH RECURSIVE back (at, later, life) AS (
+    VALUES (:now, :now, :life)
+    UNION ALL
+    SELECT coalesce((SELECT min(created) FROM key WHERE created >= at - :step AND created < at),
+                    (SELECT max(created) FROM key WHERE created < at)),
+           at,
+           life - min(later - at, :step)
+    FROM back
+    WHERE life > min(later - at, :step)
+)
+SELECT later - life FROM back WHERE life <= min(later - at, :step);
 
 -- name: add_parcel
 INSERT OR IGNORE INTO outbox (id, tenant, session, kind, body, due, tries, error, parked)

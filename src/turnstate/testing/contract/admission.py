@@ -32,6 +32,7 @@ from .scenes import (
     unchanged,
 )
 
+HOUR = 3600 * 1000
 USED, OTHER = b"\x00digest\xff", b"another digest"
 
 FAULTS: list[tuple[str, type[Exception], dict[str, Any]]] = [
@@ -162,6 +163,15 @@ class AdmissionContract(Scene):
             await store.commit(change(message("b"), key=Key("k", OTHER), now=NOW + KEY_LIFE - 1))
         with refused(KeyReused, claim="a clock that was set back"):
             await store.commit(change(message("b"), key=Key("k", OTHER), now=NOW - KEY_LIFE))
+        there = Address(HERE.tenant, "s2")
+        await store.create(session("s2"))
+        for passed in range(
+            HOUR, KEY_LIFE, HOUR
+        ):  # a store without a clock may count only time in which it was used
+            used = change(message(f"at {passed}"), at=there, key=Key(f"at {passed}", USED), now=NOW + passed)
+            await store.commit(used)
+        with refused(KeyReused):
+            await store.commit(change(message("b"), key=Key("k", OTHER), now=NOW + KEY_LIFE - 1))
         later = await store.commit(change(message("b"), key=Key("k", OTHER), now=NOW + KEY_LIFE))
         equal((later.repeated, later.last), (False, 2), "the key used again")
         again = await store.commit(change(message("b"), key=Key("k", OTHER), now=NOW + KEY_LIFE + 1))
