@@ -80,16 +80,16 @@ def test_a_key_is_as_old_as_the_gaps_since_add_up_to(db: apsw.Connection, seed: 
     now -= now % FORGET_EVERY
     expected = [age < KEY_LIFE for age in ages(times, now).values()]
     assert remembered(db, now, *times) == expected
-    forget_keys(db, change(now), added=9)  # what is deleted decides nothing
+    forget_keys(db, change(now), added=5)  # what is deleted decides nothing
     assert remembered(db, now, *times) == expected
     assert db.execute("SELECT count(*) FROM key").get == sum(expected) + 1
 
 
 def test_keys_are_deleted_a_few_at_a_time_and_not_by_every_write(db: apsw.Connection) -> None:
-    write(db, *range(BEGIN - 2 * KEY_LIFE, BEGIN + 1, LONGEST_STEP))
+    write(db, *range(BEGIN - 3 * KEY_LIFE, BEGIN + 1, LONGEST_STEP))
     there = db.execute("SELECT count(*) FROM key").get
-    for now, deleted in ((BEGIN + 1, 0), (BEGIN, FORGET_MOST), (BEGIN, 169)):
+    for now, deleted in ((BEGIN + 1, 0), (BEGIN, FORGET_MOST), (BEGIN, 337)):
         forget_keys(db, change(now), added=1)
         assert db.execute("SELECT count(*) FROM key").get == there - deleted
     forget_keys(db, structs.replace(change(BEGIN + KEY_LIFE), trusts_clock=False), added=1)
-    assert db.execute("SELECT count(*) FROM key").get == there - 169
+    assert db.execute("SELECT count(*) FROM key").get == there - 337
