@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,13 +11,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.harness.prompt_cache import PromptCache
+from tests.harness.provider_server import anthropic_events
 from tests.harness.thoroughness import examples, rng, runs
-from turnstate import Budget, Message, StateManager, ToolCallRequest, ToolCallResult, ToolSpec, formats
+from turnstate import (
+    Budget,
+    Message,
+    SessionManager,
+    StateManager,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolSpec,
+    formats,
+)
+from turnstate.agent import Agent, Limits, ToolManager, tool
 from turnstate.context import Head
 from turnstate.context.live_window import LiveWindow
 from turnstate.entry import Decision
+from turnstate.memory.engines import NoEngine
+from turnstate.memory.port import Recollection, User
 from turnstate.models.cache_marks import marked_for_anthropic, marked_for_bedrock
+from turnstate.models.provider import ProviderModel
 from turnstate.part import TextPart
+from turnstate.tools import Approvals, Rule
 
 TOOLS = tuple(ToolSpec(name=f"look_{number}", description="Look at a part. " * 9) for number in range(4))
 SYSTEM = "You keep a lighthouse. " * 40
@@ -24,7 +40,13 @@ FIXED = len(SYSTEM) + sum(len(one.description) for one in TOOLS)
 MARKED = {"anthropic": marked_for_anthropic, "bedrock": marked_for_bedrock}
 
 Turn = list[int]
-"""The number of calls in each round of a turn, and the number of blocks of its answer."""
+"""The number of calls in each round, and of blocks of the answer: 0 if the turn ends without one."""
+
+TURNS = st.builds(
+    lambda rounds, answer: [*rounds, answer],
+    st.lists(st.integers(1, 40), max_size=3),
+    st.just(0) | st.integers(1, 40),
+)
 
 
 def requests(turns: list[Turn], provider: str, *, recalls: bool) -> Iterator[dict[str, Any]]:
@@ -42,8 +64,10 @@ def requests(turns: list[Turn], provider: str, *, recalls: bool) -> Iterator[dic
         for number, calls in enumerate(rounds):
             yield sent(messages, head)
             messages += _round(f"{turn}-{number}", calls)
-        yield sent(messages, head)
-        messages.append(Message.assistant([TextPart(text=f"Answer {turn}.{part}") for part in range(answer)]))
+        if answer:
+            yield sent(messages, head)
+            parts = [TextPart(text=f"Answer {turn}.{part}") for part in range(answer)]
+            messages.append(Message.assistant(parts))
 
 
 def _round(id: str, calls: int) -> list[Message]:
@@ -67,7 +91,7 @@ def shares(turns: list[Turn], provider: str, mark: Callable[[dict[str, Any]], di
 @pytest.mark.req("M2")
 @pytest.mark.parametrize("provider", MARKED)
 @given(
-    turns=st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=4), min_size=1, max_size=5),
+    turns=st.lists(TURNS, min_size=1, max_size=5),
     recalls=st.booleans(),
 )
 @examples(30, long=1_000)
@@ -119,3 +143,78 @@ def test_only_a_recorded_decision_costs_what_was_cached() -> None:
                 messages += _round(f"{turn}-{number}", numbers.randint(1, 25))
             messages.append(Message.assistant("Answer. " * 20))
         assert decisions
+
+
+@tool(idempotent=True)
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"At {where}: " + "fog and rain, " * 30
+
+
+class Cached:
+    """A model of Anthropic that makes twelve calls in each of some rounds and then answers, and its cache."""
+
+    def __init__(self, rounds: int) -> None:
+        self.cache, self._rounds, self._sent = PromptCache(), rounds, 0
+        self.model = ProviderModel(
+            "claude-sonnet-4-5", "anthropic", self._send, limit=lambda most: {"max_tokens": most}
+        )
+
+    async def _send(self, request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        self.cache.answer(marked_for_anthropic(request))
+        assert "Long ago" in str(request["messages"])
+        return self._answer()
+
+    async def _answer(self) -> AsyncIterator[dict[str, Any]]:
+        number, self._sent = self._sent, self._sent + 1
+        calls: list[dict[str, Any]] = [
+            {
+                "type": "tool_use",
+                "id": f"toolu_{number}_{one}",
+                "name": "look",
+                "input": {"where": f"{number}, {one}"},
+            }
+            for one in range(12)
+        ]
+        ends = number % (self._rounds + 1) == self._rounds
+        content = [{"type": "text", "text": f"Round {number}. " * 5}, *(() if ends else calls)]
+        response = {"id": f"msg_{number}", "role": "assistant", "content": content, "usage": {}}
+        for event in anthropic_events({**response, "stop_reason": "end_turn" if ends else "tool_use"}):
+            yield event
+
+
+class Recalls(NoEngine):
+    """A memory that finds a text of its own for each question."""
+
+    async def search(self, user: User, query: str, k: int) -> list[Recollection]:
+        text = f"{query} Long ago: " + "the lamp was repaired. " * 20
+        return [Recollection(text=text, session="old", message=query, timestamp="2025-06-15T12:00:00Z")]
+
+
+@pytest.mark.req("M2")
+@pytest.mark.parametrize(("rounds", "limit"), [(1, 100), (2, 100), (5, 100), (5, 3)])
+def test_an_agent_reads_again_all_that_it_can_of_twelve_calls_at_once_with_recall(
+    rounds: int, limit: int
+) -> None:
+    caching = Cached(rounds)
+
+    async def run() -> None:
+        async with await SessionManager.open("memory:", memory=Recalls()) as sessions:
+            session = await sessions.create(user="ann", system=SYSTEM)
+            tools = ToolManager([look], approvals=Approvals([Rule("*", "allow")]))
+            agent = Agent(
+                model=caching.model,
+                session=session,
+                tools=tools,
+                budget=Budget.UNLIMITED,
+                limits=Limits(rounds=limit),  # a turn that it ends is followed by one in the same message
+            )
+            for turn in range(12):
+                async for _ in agent.run(f"Question {turn}? " + "What of the harbor? " * 5):
+                    pass
+
+    asyncio.run(run())
+    cache = caching.cache
+    print(f"{rounds} rounds: {cache.read / cache.sent:.3f} of {cache.possible / cache.sent:.3f} possible")
+    assert cache.read == cache.possible
+    assert cache.read / cache.sent > 0.8

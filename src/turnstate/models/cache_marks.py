@@ -10,12 +10,17 @@ it. A round with many calls has more blocks than that, so the next request would
 mark exactly where the one before it had its own: at the end of the previous request, or, if a turn begins, at
 the end of the turns before the last one, which is all that remains if memory was recalled for that turn. Such
 a mark takes the place of the one after the tools, which the system prompt's prefix contains.
+
+A turn that was stopped ends with results, and the next one begins in the same message: then the end of the
+turns before it is within that message.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
 _UNMARKED = ("thinking", "redacted_thinking")  # blocks that cannot have a mark
@@ -44,40 +49,30 @@ def marked_for_anthropic(request: dict[str, Any]) -> dict[str, Any]:
     given = [request.get("tools"), system, *contents]
     if "cache_control" in request or any("cache_control" in block for some in given for block in some or ()):
         return request
-    asks = [_asks(one, blocks) for one, blocks in zip(messages, contents, strict=True)]
-    ends = _ends(asks, [len(blocks) for blocks in contents])
+    marked_messages, used = _marked(messages, contents, _with_mark)
     marked = dict(request)
-    if system and len(ends) < MOST_MARKS:
+    if system and used < MOST_MARKS:
         marked["system"] = _with_mark(system)
-    if request.get("tools") and len(ends) + bool(system) < MOST_MARKS:
+    if request.get("tools") and used + bool(system) < MOST_MARKS:
         marked["tools"] = _with_mark(request["tools"])
-    marked["messages"] = [
-        {**message, "content": _with_mark(contents[place])} if place in ends else message
-        for place, message in enumerate(messages)
-    ]
+    marked["messages"] = marked_messages
     return marked
 
 
 def marked_for_bedrock(request: dict[str, Any], *, tools: bool = True) -> dict[str, Any]:
     """Return a request with marks for Bedrock's cache; not every model accepts one after the `tools`."""
     messages, config = request["messages"], request.get("toolConfig")
-    given = [
-        request.get("system"),
-        config["tools"] if config else None,
-        *(one["content"] for one in messages),
-    ]
+    contents = [message["content"] for message in messages]
+    given = [request.get("system"), config["tools"] if config else None, *contents]
     if any("cachePoint" in block for some in given for block in some or ()):
         return request
-    ends = _ends([_asks(one, one["content"]) for one in messages], [len(one["content"]) for one in messages])
+    marked_messages, used = _marked(messages, contents, lambda blocks: [*blocks, _POINT])
     marked = dict(request)
-    if request.get("system") and len(ends) < MOST_MARKS:
+    if request.get("system") and used < MOST_MARKS:
         marked["system"] = [*request["system"], _POINT]
-    if config and tools and len(ends) + bool(request.get("system")) < MOST_MARKS:
+    if config and tools and used + bool(request.get("system")) < MOST_MARKS:
         marked["toolConfig"] = {**config, "tools": [*config["tools"], _POINT]}
-    marked["messages"] = [
-        {**message, "content": [*message["content"], _POINT]} if place in ends else message
-        for place, message in enumerate(messages)
-    ]
+    marked["messages"] = marked_messages
     return marked
 
 
@@ -86,26 +81,70 @@ def takes_marks(model: str) -> bool:
     return "anthropic.claude" in model and not _OLDER.search(model)
 
 
-def _ends(asks: list[bool], sizes: list[int]) -> set[int]:
-    """Return the messages to mark: the last, the one before the newest turn, and what else must be found."""
-    last, turns = len(asks) - 1, [place for place, begins in enumerate(asks) if begins]
+class _Section(NamedTuple):
+    """A message, or a part of one: results of a turn that was stopped, or the beginning of the next."""
+
+    place: int
+    role: str
+    blocks: _Blocks
+    begins_turn: bool
+
+
+def _marked(
+    messages: list[dict[str, Any]], contents: list[_Blocks], mark: Callable[[_Blocks], _Blocks]
+) -> tuple[list[dict[str, Any]], int]:
+    """Return the messages with marks, and the number of marks."""
+    sections = list(_sections(messages, contents))
+    ends, marked = _ends(sections), list(messages)
+    for place in {sections[end].place for end in ends}:
+        blocks = [
+            mark(one.blocks) if number in ends else one.blocks
+            for number, one in enumerate(sections)
+            if one.place == place
+        ]
+        marked[place] = {**messages[place], "content": [block for some in blocks for block in some]}
+    return marked, len(ends)
+
+
+def _sections(messages: list[dict[str, Any]], contents: list[_Blocks]) -> Iterator[_Section]:
+    for place, (message, blocks) in enumerate(zip(messages, contents, strict=True)):
+        role, results = message["role"], list(takewhile(_is_result, blocks))
+        if results:
+            yield _Section(place, role, results, begins_turn=False)
+        if rest := blocks[len(results) :]:
+            yield _Section(place, role, rest, begins_turn=role == "user")
+
+
+def _ends(sections: list[_Section]) -> set[int]:
+    """Return the sections to mark: the last, the one before the newest turn, and what else must be found."""
+    last, turns = len(sections) - 1, [place for place, one in enumerate(sections) if one.begins_turn]
     ends = {last, turns[-1] - 1} if turns else {last}
     if turns and turns[-1] == last:
         # The last turn's requests wrote the end of the turns before it, and their own ends. The latter come
         # before the turn's answer, and still hold if no memory was recalled for that turn.
-        written = [turns[-1] - 2, turns[-2] - 1 if len(turns) > 1 else -1]
+        written = [_previous_end(sections, last - 1), turns[-2] - 1 if len(turns) > 1 else -1]
     else:
-        written = [last - 2]  # the previous request ended before the reply that these results belong to
+        written = [_previous_end(sections, last)]
     for place in written:
-        if not any(place <= mark and sum(sizes[place + 1 : mark + 1]) <= REACH for mark in ends):
+        if not any(
+            place <= mark and sum(len(one.blocks) for one in sections[place + 1 : mark + 1]) <= REACH
+            for mark in ends
+        ):
             ends.add(place)
     return {place for place in ends if place >= 0}
 
 
-def _asks(message: dict[str, Any], blocks: _Blocks) -> bool:
-    """Return True if a message comes from the user, not only from tools, and so begins a turn."""
-    results = (block.get("type") == "tool_result" or "toolResult" in block for block in blocks)
-    return message["role"] == "user" and not all(results)
+def _previous_end(sections: list[_Section], place: int) -> int:
+    """Return where the request ended that the newest reply up to a place answered, -1 if there is none."""
+    while place >= 0 and sections[place].role != "assistant":
+        place -= 1
+    while place >= 0 and sections[place].role == "assistant":
+        place -= 1
+    return place
+
+
+def _is_result(block: dict[str, Any]) -> bool:
+    return block.get("type") == "tool_result" or "toolResult" in block
 
 
 def _blocks(content: str | _Blocks) -> _Blocks:
