@@ -17,7 +17,8 @@ from tests.faults.recovery import examine
 from tests.harness.thoroughness import LONG, report, rng, runs
 from turnstate import Budget, Message, SessionManager
 from turnstate.entry import Cut
-from turnstate.errors import StoreUnavailable
+from turnstate.errors import EpochEnded, StoreUnavailable
+from turnstate.testing import FixedClock
 
 ROOM = 64 << 20
 PAGE = 4096
@@ -150,3 +151,24 @@ def test_a_window_is_answered_on_a_full_disk_though_its_cut_cannot_be_recorded(h
 
     with SmallDisk(home / "small", size=ROOM) as disk:
         asyncio.run(window(disk))
+
+
+@pytest.mark.req("G6", "G8")
+def test_an_idle_session_that_is_over_is_opened_and_read_on_a_full_disk(home: Path) -> None:
+    async def read(disk: SmallDisk) -> None:
+        url, clock = f"sqlite:///{disk.path}/agent.db", FixedClock()
+        async with await SessionManager.open(url, clock=clock, idle=60) as sessions:
+            await (await sessions.create(id="idle")).append(Message.user("hello"))
+        clock.advance(3_600_000)
+        async with await SessionManager.open(url, clock=clock) as sessions:
+            disk.fill()
+            session = await sessions.open("idle")
+            assert [message.text for message in await session.messages()] == ["hello"]
+            with pytest.raises(StoreUnavailable):
+                await session.append(Message.user("still there?"))
+            disk.free()
+            with pytest.raises(EpochEnded):
+                await session.append(Message.user("still there?"))
+
+    with SmallDisk(home / "small", size=ROOM) as disk:
+        asyncio.run(read(disk))

@@ -21,7 +21,16 @@ from msgspec import structs
 from .. import ids, stores
 from ..context.policy import Policy
 from ..entry import Bootstrap, Entry, Prompt
-from ..errors import AlreadyExists, ClockSkew, InputError, NotFound, SessionError, StoreDamaged, UnknownName
+from ..errors import (
+    AlreadyExists,
+    ClockSkew,
+    InputError,
+    NotFound,
+    SessionError,
+    StoreDamaged,
+    StoreUnavailable,
+    UnknownName,
+)
 from ..home import Home
 from ..ids import Clock, ClockWatch, monotonic_clock, wall_clock
 from ..log.records import records
@@ -338,7 +347,8 @@ class SessionManager(SessionDirectory):
     async def _open_session(self, id: str, *, user: str | None = None) -> Session:
         """Open a session; raise `NotFound` if it does not exist or belongs to another user."""
         session = self._session(await self._row(id, user))
-        await session._writer.end_if_idle()
+        with suppress(StoreUnavailable):  # a full disk: it can be read, and an append tries to end it again
+            await session._writer.end_if_idle()
         return session
 
     def _new_row(self, id: str, user: str | None) -> SessionRow:
