@@ -66,6 +66,7 @@ ROUNDS = _tests(f"{UNIT}/context/test_turns.py", f"{UNIT}/context/test_calls.py"
 REDUCTION = _tests(f"{UNIT}/context/test_reduc*.py")
 MEMORY_STORE = _tests("tests/contract/test_memory_store.py")
 SQLITE_STORE = _tests("tests/contract/test_sqlite_store.py")
+SQLITE_KEYS = _tests(f"{UNIT}/stores/test_sqlite_keys.py")
 SQLITE_WRITER = _tests(f"{UNIT}/stores/test_sqlite_writer.py")
 POSTGRES = _tests("tests/contract/test_postgres_store.py")
 POSTGRES_INDEX = _tests("tests/integration/test_postgres_index.py")
@@ -379,6 +380,13 @@ MUTANTS = (
         "return change.now - self.created < change.key_life",
         "return True",
         MEMORY_STORE,
+    ),
+    Mutant(
+        "sqlite-key-gaps",
+        "a process that is started with a clock years ahead forgets idempotency keys",
+        '"step": LONGEST_STEP',
+        '"step": 1 << 62',
+        SQLITE_KEYS,
     ),
     Mutant(
         "admission-epoch-fence",

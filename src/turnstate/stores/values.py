@@ -221,7 +221,7 @@ class Parcel(Struct, frozen=True, kw_only=True):
 
 
 KEY_LIFE = 7 * 24 * 3600 * 1000
-"""Milliseconds for which an idempotency key is remembered."""
+"""Milliseconds for which an idempotency key is remembered, or longer in a store that is seldom used."""
 
 
 class Change(Struct, frozen=True, kw_only=True, gc=False):
