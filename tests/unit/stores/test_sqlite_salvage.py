@@ -153,6 +153,21 @@ def test_a_check_counts_what_cannot_be_read_of_each_session(path: Path) -> None:
     assert not salvaged(path).exists()
 
 
+def test_a_check_reports_a_session_that_a_scan_lists_and_a_search_does_not_find(path: Path) -> None:
+    ((page, _),) = pages_of(path, "session")
+    data = bytearray(path.read_bytes())
+    start = (page - 1) * SIZE
+    cell = start + int.from_bytes(
+        data[start + 8 : start + 10], "big"
+    )  # the first cell: its size, then its number
+    while data[cell] & 0x80:
+        cell += 1
+    assert data[cell + 1] == 1
+    data[cell + 1] = 99
+    path.write_bytes(data)
+    assert "session number 99 is listed and cannot be found" in [finding.fault for finding in verified(path)]
+
+
 def test_the_damaged_file_is_not_touched_and_the_copy_is_sound(path: Path) -> None:
     os.chmod(path, 0o640)
     whole, data = run(path, everything), blank_leaf(path, "entry", 5)

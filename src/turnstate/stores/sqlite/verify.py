@@ -315,10 +315,14 @@ def _unreadable_in(db: apsw.Connection, session: int) -> list[Finding]:
         branches = [id for id, *_ in db.execute(SQL["branch_rows"], {"key": session})]
     except UNREADABLE as error:
         return [Finding(tenant=at.tenant, session=at.session, fault=f"its branches cannot be read: {error}")]
-    ((head, last, *_),) = db.execute(SQL["head"], {"key": session})
+    place: SessionPlace | None = None
+    for head, last, *_ in db.execute(SQL["head"], {"key": session}):
+        place = SessionPlace(session, head, last)
+    if place is None:  # a changed number of a row: a scan lists it, and a search does not find it
+        return [Finding(fault=f"session number {session} is listed and cannot be found")]
     for branch in branches:
         try:
-            rows = rows_around(db, SessionPlace(session, head, last), Span(branch, 1, _END))
+            rows = rows_around(db, place, Span(branch, 1, _END))
         except StoreDamaged as error:
             found.append(Finding(tenant=at.tenant, session=at.session, branch=branch, fault=str(error)))
             continue
