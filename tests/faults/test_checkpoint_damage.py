@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.harness.cases import case
 from tests.harness.thoroughness import LONG, report, rng
 from turnstate import Message
 from turnstate.checkpoints import CheckpointManager, verify
@@ -284,14 +283,13 @@ def test_each_damaged_file_gives_a_right_result_or_an_error_that_says_what_to_do
     assert counts["restored"] + counts["refused"] > 0
 
 
-def test_after_large_damage_errors_say_what_to_do(setup: Setup) -> None:
-    for how in BIG if LONG else rng("large damage").sample(list(BIG), QUICK_BIG):
-        with case(how):
-            setup.begin()
-            BIG[how](setup.shadow)
-            outcome = Outcome(setup, history=how != "no references")
-            asyncio.run(outcome.play())
-            assert outcome.broken == []
+@pytest.mark.parametrize("how", BIG if LONG else rng("large damage").sample(list(BIG), QUICK_BIG))
+def test_after_large_damage_errors_say_what_to_do(setup: Setup, how: str) -> None:
+    setup.begin()
+    BIG[how](setup.shadow)
+    outcome = Outcome(setup, history=how != "no references")
+    asyncio.run(outcome.play())
+    assert outcome.broken == []
 
 
 @pytest.mark.parametrize("plant", ["the check of packs", "the check of names"])

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.cases import case
 from tests.harness.postgres_server import execute, fresh_url
 from tests.integration.postgres_rival import PATHS, Rival, leave_temporaries
 from turnstate import Budget, Message, SessionManager
@@ -249,16 +248,16 @@ FOREIGN_OBJECTS: list[tuple[list[str], str]] = [
 
 @pytest.mark.req("G3", "P3")
 @pytest.mark.usefixtures("rival")
-def test_doctor_warns_of_what_others_made_in_our_schema() -> None:
-    for statements, named in FOREIGN_OBJECTS:
-        with case(named), fresh_url() as url:
-            asyncio.run(opened(url))
-            try:
-                execute(*(statement.format(target(url).schema) for statement in statements))
-                result, text = foreign_objects(url)
-            finally:
-                execute("DROP FUNCTION IF EXISTS public.wake CASCADE")
-            assert (result, text.partition(":")[0]) == ("warning", named)
+@pytest.mark.parametrize(("statements", "named"), FOREIGN_OBJECTS)
+def test_doctor_warns_of_what_others_made_in_our_schema(statements: list[str], named: str) -> None:
+    with fresh_url() as url:
+        asyncio.run(opened(url))
+        try:
+            execute(*(statement.format(target(url).schema) for statement in statements))
+            result, text = foreign_objects(url)
+        finally:
+            execute("DROP FUNCTION IF EXISTS public.wake CASCADE")
+        assert (result, text.partition(":")[0]) == ("warning", named)
 
 
 def test_doctor_finds_nothing_foreign_in_a_schema_of_ours() -> None:

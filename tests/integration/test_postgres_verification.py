@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import case
 from tests.harness.postgres_server import execute, fresh_url
 from turnstate.codec import encode
 from turnstate.entry import Note
@@ -64,14 +63,6 @@ class Fixture:
 
     def run(self, work: Callable[[PostgresStore], Coroutine[Any, Any, Any]]) -> Any:
         return self._runner.run(work(self.store))
-
-    def refill(self) -> None:
-        """Remove everything, and write the same sessions again."""
-        self.tamper(
-            "TRUNCATE ~session, ~branch, ~entry, ~word, ~indexed, ~damaged, ~key, ~outbox",
-            "INSERT INTO ~indexed VALUES (0)",
-        )
-        self.run(fill)
 
     def tamper(self, *statements: str) -> None:
         execute(*(statement.replace("~", f"{self.schema}.") for statement in statements))
@@ -166,15 +157,10 @@ def test_a_sound_store_is_found_sound(fixture: Fixture) -> None:
 
 
 @pytest.mark.req("G6")
-def test_a_change_past_the_store_is_found_and_repaired(fixture: Fixture) -> None:
-    for statement, fault, id in DAMAGE:
-        with case(statement):
-            fixture.refill()
-            check_damage(fixture, statement, fault, id)
-
-
-def check_damage(fixture: Fixture, statement: str, fault: str, id: str) -> None:
-    """Change the tables, check the store, repair it, and check it again."""
+@pytest.mark.parametrize(("statement", "fault", "id"), DAMAGE)
+def test_a_change_past_the_store_is_found_and_repaired(
+    fixture: Fixture, statement: str, fault: str, id: str
+) -> None:
     fixture.tamper(statement)
     before = fixture.tables()
     found = fixture.verified()

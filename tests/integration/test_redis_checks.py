@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from tests.harness.cases import case
 from tests.harness.valkey_server import empty_server, shared_server
 from turnstate.codec import decode_entry, encode
 from turnstate.entry import Note
@@ -177,10 +176,13 @@ async def checked(store: RedisStore, *, repair: bool) -> list[Finding]:
     return [finding async for finding in store.verify(repair=repair)]
 
 
-def test_damage_is_found_and_repaired_and_the_rest_stays_as_it_was() -> None:
-    for name, damage, fault, seq in DAMAGE:
-        with case(name):
-            asyncio.run(check_damage(damage, fault, seq))
+@pytest.mark.parametrize(
+    ("damage", "fault", "seq"), [row[1:] for row in DAMAGE], ids=[row[0] for row in DAMAGE]
+)
+def test_damage_is_found_and_repaired_and_the_rest_stays_as_it_was(
+    damage: Damage, fault: str, seq: int
+) -> None:
+    asyncio.run(check_damage(damage, fault, seq))
 
 
 async def check_damage(damage: Damage, fault: str, seq: int) -> None:

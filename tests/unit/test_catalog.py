@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.harness.cases import each
 from turnstate import Budget, catalog, tokens
 from turnstate.entry import Usage
 from turnstate.errors import InvalidSetting
@@ -16,7 +15,7 @@ from turnstate.errors import InvalidSetting
 pytestmark = pytest.mark.req("M1")
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "id"),
     [
         ("gpt-4o", "gpt-4o"),
@@ -65,7 +64,7 @@ def test_a_model_is_found_by_the_names_it_goes_by(name: str, id: str) -> None:
     assert (found.id, found.known) == (id, True)
 
 
-@each(
+@pytest.mark.parametrize(
     "name",
     ["gpt-4.7", "claude-opus-5-9", "claude-opus-5-9-20300101", "gemini-9.5-pro", "o1x", "gpt", "eliza", ""],
 )
@@ -87,7 +86,7 @@ def test_an_unknown_model_gets_safe_defaults() -> None:
     )
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "kin"),
     [
         ("claude-sonnet-9", "claude-sonnet-5-5"),  # the newest of its line
@@ -109,7 +108,7 @@ def test_an_unknown_member_of_a_family_has_the_limits_of_its_newest_relative(nam
     assert found.prices is None  # a price is never guessed
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "base"),
     [
         ("o3-deep-research", "o3"),  # real, at five times the price
@@ -155,7 +154,7 @@ def test_a_known_model_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text == ""
 
 
-@each("model", catalog.models())
+@pytest.mark.parametrize("model", catalog.models())
 def test_every_entry_makes_sense(model: catalog.ModelInfo) -> None:
     assert model.known
     assert model.counter in tokens.counter_names()
@@ -175,7 +174,7 @@ def test_ids_and_aliases_are_given_once() -> None:
     assert len(names) == len(set(names))
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "window", "output"),
     [
         ("gpt-4o", 128_000, 16_384),
@@ -222,7 +221,7 @@ def test_prices_carry_their_day_and_their_source() -> None:
     assert [one.split(" ")[0] for one in found.sources] == ["genai-prices", "litellm"]
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "input"),
     [
         ("gpt-5", 1.25),
@@ -324,7 +323,7 @@ def test_a_registered_model_replaces_the_catalogs_and_is_counted_as_its_family()
     assert not found.output_is_known  # so none is sent
 
 
-@each(
+@pytest.mark.parametrize(
     "wrong",
     [
         {"id": "  ", "context_window": 1_000},

@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.harness.cases import each
+import pytest
+
 from turnstate import catalog
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +100,7 @@ def written() -> tuple[dict[str, Any], list[str]]:
     return document, writer.disagreements
 
 
-@each(
+@pytest.mark.parametrize(
     ("id", "window", "output", "is_sent", "input"),
     [
         ("gpt-8", 400_000, 128_000, True, 2.0),  # input and output are the window; the price is genai-prices'

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate import (
     FilePart,
     ImagePart,
@@ -135,8 +134,8 @@ def test_a_message_taken_from_plain_values_does_not_change_with_them() -> None:
 
 
 @pytest.mark.req("A7")
-@each("name", ["extra", "x", "", "a b", "Content", "__class__", "self", "名", "\0", "id "])
-@each("value", [None, 0, "", {"extra": {"extra": []}}, [float(1)]])
+@pytest.mark.parametrize("name", ["extra", "x", "", "a b", "Content", "__class__", "self", "名", "\0", "id "])
+@pytest.mark.parametrize("value", [None, 0, "", {"extra": {"extra": []}}, [float(1)]])
 def test_an_unknown_field_is_kept_at_every_level_whatever_it_is_called(name: str, value: Any) -> None:
     more = {name: value}
     native = {"format": "f", "edits": [{"at": [1], "to": {"extra": 1}, **more}], **more}
@@ -165,7 +164,7 @@ def test_an_unknown_field_is_kept_at_every_level_whatever_it_is_called(name: str
 
 
 @pytest.mark.req("A7")
-@each(
+@pytest.mark.parametrize(
     "message",
     [
         Message.user("x"),
@@ -173,7 +172,7 @@ def test_an_unknown_field_is_kept_at_every_level_whatever_it_is_called(name: str
         Message.tool([ToolCallResult(tool_call_id=CallId("c"), result=1)]),
     ],
 )
-@each("name", ["type", "tag", "args", "text"])
+@pytest.mark.parametrize("name", ["type", "tag", "args", "text"])
 def test_a_field_that_another_value_knows_is_still_unknown_here(message: Message, name: str) -> None:
     data = codec.encode(message)[:-1] + f',"{name}":"x"}}'.encode()
     assert codec.decode(data).extra == {name: "x"}
@@ -181,7 +180,7 @@ def test_a_field_that_another_value_knows_is_still_unknown_here(message: Message
 
 
 @pytest.mark.req("A7")
-@each("name", ["id", "role", "content", "native"])
+@pytest.mark.parametrize("name", ["id", "role", "content", "native"])
 def test_an_extra_field_cannot_take_the_place_of_a_known_one(name: str) -> None:
     with pytest.raises(InvalidMessage, match=f"{name} is a field of Message and cannot be in extra"):
         codec.from_builtins(a_message()).replace(extra={name: "other"})
@@ -227,7 +226,7 @@ def test_every_older_version_has_a_way_up() -> None:
 
 
 @pytest.mark.req("A7")
-@each(
+@pytest.mark.parametrize(
     "document",
     [
         '{"version":2,"messages":[]}',
@@ -251,7 +250,7 @@ def test_newer_bytes_are_refused_too() -> None:
             call()
 
 
-@each("version", ["-1", "true", '"1"', "1.0", "null", "[]"])
+@pytest.mark.parametrize("version", ["-1", "true", '"1"', "1.0", "null", "[]"])
 def test_a_version_is_a_whole_number(version: str) -> None:
     with pytest.raises(InvalidPayload) as caught:
         codec.load(f'{{"version":{version},"messages":[]}}')
@@ -263,14 +262,16 @@ def test_a_version_is_a_whole_number(version: str) -> None:
 # What is refused
 
 
-@each("document", ["{}", "5", "null", '"x"', '{"version":1}', '{"version":1,"messages":{}}'])
+@pytest.mark.parametrize(
+    "document", ["{}", "5", "null", '"x"', '{"version":1}', '{"version":1,"messages":{}}']
+)
 def test_a_document_of_another_shape_is_refused(document: str) -> None:
     with pytest.raises(InvalidPayload):
         codec.load(document)
 
 
 @pytest.mark.req("A3", "A6")
-@each(
+@pytest.mark.parametrize(
     ("message", "kind", "path"),
     [
         ('{%s,"role":"user","role":"user","content":"x"}', ForbiddenJSON, ""),

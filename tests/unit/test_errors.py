@@ -7,7 +7,8 @@ import pickle
 import re
 from typing import Any
 
-from tests.harness.cases import each
+import pytest
+
 from turnstate import errors
 from turnstate.errors import InputError, TurnstateError
 
@@ -32,7 +33,7 @@ def classes() -> dict[str, type[TurnstateError]]:
     return {name: value for name, value in found.items() if issubclass(value, TurnstateError)}
 
 
-every_error = each("kind", classes().values())
+every_error = pytest.mark.parametrize("kind", classes().values(), ids=classes())
 
 
 def test_the_tree_in_the_docstring_is_the_tree_in_the_code() -> None:
@@ -102,7 +103,9 @@ def test_bad_input_can_be_caught_as_a_value_error() -> None:
 
 
 @every_error
-@each("through", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+@pytest.mark.parametrize(
+    "through", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))]
+)
 def test_errors_survive_copying_and_the_way_between_processes(
     kind: type[TurnstateError], through: Any
 ) -> None:

@@ -11,7 +11,6 @@ from uuid import RFC_4122, UUID
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate import ids
 from turnstate.message import is_timestamp
 
@@ -24,7 +23,7 @@ def uuid_of(id: str) -> UUID:
 
 
 @pytest.mark.req("A4")
-@each("mint", [ids.message_id, ids.call_id])
+@pytest.mark.parametrize("mint", [ids.message_id, ids.call_id])
 def test_a_minted_id_is_a_uuid_of_version_7_with_the_present_moment(mint: Callable[[], str]) -> None:
     id = uuid_of(mint())
     assert (id.version, id.variant) == (7, RFC_4122)
@@ -129,7 +128,7 @@ def test_now_is_a_timestamp_in_utc_with_milliseconds() -> None:
 
 
 @pytest.mark.req("A7")
-@each(
+@pytest.mark.parametrize(
     "text",
     [
         "2024-02-29T23:59:59Z",
@@ -144,7 +143,7 @@ def test_a_moment_in_utc_is_a_timestamp(text: str) -> None:
 
 
 @pytest.mark.req("A7")
-@each(
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -10,7 +10,6 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from tests.harness.cases import each
 from turnstate import (
     ImagePart,
     Message,
@@ -54,7 +53,7 @@ def test_there_are_four_roles_and_four_kinds_of_system_message() -> None:
 
 
 @pytest.mark.req("A1")
-@each("kind", get_args(SystemKind))
+@pytest.mark.parametrize("kind", get_args(SystemKind))
 def test_a_system_message_is_of_any_of_the_kinds(kind: SystemKind) -> None:
     assert Message.system("You keep a lighthouse.", kind=kind).kind == kind
 
@@ -71,7 +70,7 @@ def test_a_system_message_without_a_kind_is_refused() -> None:
 
 
 @pytest.mark.req("A1")
-@each("role", ["user", "assistant", "tool"])
+@pytest.mark.parametrize("role", ["user", "assistant", "tool"])
 def test_only_a_system_message_has_a_kind(role: str) -> None:
     fields: dict[str, Any] = {"tool_results": [RESULT]} if role == "tool" else {"content": "x"}
     with pytest.raises(InvalidMessage, match=r"and kind$"):
@@ -79,14 +78,16 @@ def test_only_a_system_message_has_a_kind(role: str) -> None:
 
 
 @pytest.mark.req("A1")
-@each("role", ["developer", "function", "model", "User", "user ", "", None, 5, ["user"], b"user"])
+@pytest.mark.parametrize(
+    "role", ["developer", "function", "model", "User", "user ", "", None, 5, ["user"], b"user"]
+)
 def test_no_other_role_exists(role: Any) -> None:
     with pytest.raises(InputError):
         make(role, content="x")
 
 
 @pytest.mark.req("A1")
-@each("kind", ["Prompt", "", 5, ["prompt"], {}])
+@pytest.mark.parametrize("kind", ["Prompt", "", 5, ["prompt"], {}])
 def test_no_other_kind_exists(kind: Any) -> None:
     with pytest.raises(InputError):
         make("system", content="x", kind=kind)
@@ -99,8 +100,8 @@ NO_CONTENT: list[Any] = [None, [], ()]
 
 
 @pytest.mark.req("A3")
-@each("role", ["user", "system"])
-@each("content", CONTENT)
+@pytest.mark.parametrize("role", ["user", "system"])
+@pytest.mark.parametrize("content", CONTENT)
 def test_user_and_system_say_something_and_nothing_else(role: str, content: Any) -> None:
     kind = "prompt" if role == "system" else None
     assert make(role, content=content, kind=kind).content in ("x", "", (TextPart("x"),))
@@ -110,16 +111,16 @@ def test_user_and_system_say_something_and_nothing_else(role: str, content: Any)
 
 
 @pytest.mark.req("A3")
-@each("role", ["user", "system"])
-@each("content", NO_CONTENT)
+@pytest.mark.parametrize("role", ["user", "system"])
+@pytest.mark.parametrize("content", NO_CONTENT)
 def test_user_and_system_cannot_say_nothing(role: str, content: Any) -> None:
     with pytest.raises(InvalidMessage):
         make(role, content=content, kind="prompt" if role == "system" else None)
 
 
 @pytest.mark.req("A3")
-@each("content", CONTENT + NO_CONTENT)
-@each("calls", [[CALL], [], (), None])
+@pytest.mark.parametrize("content", CONTENT + NO_CONTENT)
+@pytest.mark.parametrize("calls", [[CALL], [], (), None])
 def test_the_assistant_says_something_or_calls_tools_or_both_never_neither(content: Any, calls: Any) -> None:
     if content in NO_CONTENT and not calls:
         with pytest.raises(InvalidMessage, match="this one has nothing"):
@@ -151,7 +152,7 @@ def test_a_tool_message_holds_results_and_nothing_else() -> None:
 
 
 @pytest.mark.req("A3")
-@each("results", [None, [], ()])
+@pytest.mark.parametrize("results", [None, [], ()])
 def test_a_tool_message_is_never_empty(results: Any) -> None:
     with pytest.raises(InvalidMessage):
         make("tool", tool_results=results)
@@ -215,7 +216,9 @@ def test_parts_and_text_of_a_string_and_of_nothing() -> None:
 
 
 @pytest.mark.req("A6")
-@each("text", ["\0", "a\0b", "語😀\u2028\ufffe\uffff", "\x1b[31m", "\r\n", "<|endoftext|>", "\\u0000"])
+@pytest.mark.parametrize(
+    "text", ["\0", "a\0b", "語😀\u2028\ufffe\uffff", "\x1b[31m", "\r\n", "<|endoftext|>", "\\u0000"]
+)
 def test_every_text_that_has_a_utf8_form_is_kept_as_it_is(text: str) -> None:
     message = Message.user(text)
     assert message.content == text
@@ -224,7 +227,7 @@ def test_every_text_that_has_a_utf8_form_is_kept_as_it_is(text: str) -> None:
 
 
 @pytest.mark.req("A6")
-@each(
+@pytest.mark.parametrize(
     ("role", "fields", "path"),
     [
         ("user", {"content": "\ud800"}, "content"),
@@ -277,7 +280,9 @@ def test_what_must_be_there_is_always_written_and_what_is_absent_never() -> None
 
 
 @pytest.mark.req("A6")
-@each("result", [0, False, "", None, [], {}, 0.0, -1, "text", [0], {"a": None}, 2**64, 10**40])
+@pytest.mark.parametrize(
+    "result", [0, False, "", None, [], {}, 0.0, -1, "text", [0], {"a": None}, 2**64, 10**40]
+)
 def test_any_json_value_is_a_result(result: Any) -> None:
     message = Message.tool([ToolCallResult(tool_call_id=CALL.id, result=result)])
     for again in (codec.decode(codec.encode(message)), *codec.load(codec.dump([message]))):
@@ -286,7 +291,7 @@ def test_any_json_value_is_a_result(result: Any) -> None:
 
 
 @pytest.mark.req("A6")
-@each(
+@pytest.mark.parametrize(
     ("value", "path"),
     [
         (float("nan"), ""),
@@ -368,13 +373,17 @@ def test_constructors_take_what_is_given() -> None:
 
 
 @pytest.mark.req("A7")
-@each("timestamp", ["2024-05-06T07:08:09Z", "1970-01-01T00:00:00Z", "2024-05-06T07:08:09.123456789Z"])
+@pytest.mark.parametrize(
+    "timestamp", ["2024-05-06T07:08:09Z", "1970-01-01T00:00:00Z", "2024-05-06T07:08:09.123456789Z"]
+)
 def test_a_timestamp_is_kept_to_the_letter(timestamp: str) -> None:
     assert codec.decode(codec.encode(Message.user("x", timestamp=timestamp))).timestamp == timestamp
 
 
 @pytest.mark.req("A7")
-@each("timestamp", ["", "2024-05-06", "2024-05-06T07:08:09+00:00", "2024-02-30T00:00:00Z", "yesterday"])
+@pytest.mark.parametrize(
+    "timestamp", ["", "2024-05-06", "2024-05-06T07:08:09+00:00", "2024-02-30T00:00:00Z", "yesterday"]
+)
 def test_a_timestamp_that_is_no_moment_in_utc_is_refused(timestamp: str) -> None:
     with pytest.raises(InvalidMessage, match="is not ISO-8601 in UTC with a final Z"):
         Message.user("x", timestamp=timestamp)
@@ -420,8 +429,8 @@ ODD: list[Any] = [
 
 
 @pytest.mark.req("A3")
-@each("role", get_args(Role))
-@each("field", FIELDS)
+@pytest.mark.parametrize("role", get_args(Role))
+@pytest.mark.parametrize("field", FIELDS)
 def test_a_wrong_type_anywhere_is_a_typed_error(role: str, field: str) -> None:
     for value in ODD:
         with pytest.raises(InputError):
@@ -429,7 +438,9 @@ def test_a_wrong_type_anywhere_is_a_typed_error(role: str, field: str) -> None:
 
 
 @pytest.mark.req("A3")
-@each("value", [None, 5, CALL, {"a": CALL}, "abc", b"abc", Anything, [None], [RESULT], [CALL, "x"]])
+@pytest.mark.parametrize(
+    "value", [None, 5, CALL, {"a": CALL}, "abc", b"abc", Anything, [None], [RESULT], [CALL, "x"]]
+)
 def test_constructors_refuse_wrong_types_by_typed_errors(value: Any) -> None:
     with pytest.raises(InvalidMessage):
         Message.assistant("x", tool_calls=value)
@@ -441,7 +452,7 @@ def test_constructors_refuse_wrong_types_by_typed_errors(value: Any) -> None:
 
 
 @pytest.mark.req("A3")
-@each(
+@pytest.mark.parametrize(
     ("kind", "fields", "path"),
     [
         (ToolCallRequest, {"name": "", "args": {}}, ""),
@@ -487,7 +498,7 @@ def test_text_of_a_special_kind_becomes_plain_text() -> None:
 
 
 @pytest.mark.req("A7")
-@each("value", [make("assistant", content="x", tool_calls=[CALL]), CALL, RESULT])
+@pytest.mark.parametrize("value", [make("assistant", content="x", tool_calls=[CALL]), CALL, RESULT])
 def test_no_field_can_be_set_or_deleted(value: Any) -> None:
     for field in value.__struct_fields__:
         with pytest.raises(AttributeError):
@@ -548,13 +559,15 @@ def test_replace_holds_to_the_same_rules() -> None:
             message.replace(**changes)
 
 
-@each("changes", [{"content": "y"}, {"tool_calls": [CALL]}, {"role": "user"}])
+@pytest.mark.parametrize("changes", [{"content": "y"}, {"tool_calls": [CALL]}, {"role": "user"}])
 def test_a_message_that_says_something_else_drops_the_edits_of_its_document(changes: Any) -> None:
     changed = make("assistant", content="x", native=NATIVE).replace(**changes)
     assert changed.native == Native(format="openai-chat", envelope={"model": "m"})
 
 
-@each("changes", [{"id": "m2"}, {"timestamp": "2024-01-01T00:00:00Z"}, {"extra": {"a": 1}}, {}])
+@pytest.mark.parametrize(
+    "changes", [{"id": "m2"}, {"timestamp": "2024-01-01T00:00:00Z"}, {"extra": {"a": 1}}, {}]
+)
 def test_a_message_that_says_the_same_keeps_them(changes: Any) -> None:
     assert make("assistant", content="x", native=NATIVE).replace(**changes).native == NATIVE
 
@@ -563,7 +576,7 @@ def test_replace_takes_the_edits_that_it_is_given() -> None:
     assert make("assistant", content="x", native=NATIVE).replace(content="y", native=None).native is None
 
 
-@each(
+@pytest.mark.parametrize(
     ("fields", "path"),
     [
         ({"format": None}, "format"),
@@ -580,7 +593,7 @@ def test_what_a_document_said_is_checked_like_everything_else(fields: Any, path:
     assert caught.value.path == path
 
 
-@each(
+@pytest.mark.parametrize(
     ("at", "to", "path"),
     [
         ("a", 1, "at"),
@@ -598,7 +611,7 @@ def test_an_edit_is_a_path_of_keys_and_positions_and_a_json_value(at: Any, to: A
 
 
 @pytest.mark.req("A6")
-@each(
+@pytest.mark.parametrize(
     ("output", "kept"),
     [
         ("caf\udce9", "caf\ufffd"),

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.harness.cases import each
 from turnstate import Budget, Message, StateManager, ToolCallRequest, ToolCallResult
 from turnstate.conversation import ConversationState
 from turnstate.errors import InputError
@@ -81,7 +80,9 @@ def test_a_message_that_nobody_can_change_is_its_own_copy() -> None:
         assert message.owned() is message
 
 
-@each("spoiled", [math.nan, math.inf, "\ud800", {1: 2}, object(), b"bytes", {"a": {math.nan}}])
+@pytest.mark.parametrize(
+    "spoiled", [math.nan, math.inf, "\ud800", {1: 2}, object(), b"bytes", {"a": {math.nan}}]
+)
 def test_what_was_put_in_since_is_checked(spoiled: Any) -> None:
     message = calling()
     message.tool_calls[0].args["spoiled"] = spoiled
@@ -130,7 +131,7 @@ def test_a_message_that_changes_while_it_is_written_is_written_as_it_was() -> No
     asyncio.run(main())
 
 
-@each("grown", [False, True])
+@pytest.mark.parametrize("grown", [False, True])
 def test_a_tally_keeps_what_it_was_given(grown: bool) -> None:
     manager, messages = StateManager(), conversation()
     tally = manager.tally([] if grown else messages, BUDGET)
@@ -156,7 +157,7 @@ def test_a_state_keeps_what_it_was_told() -> None:
     assert b"spoiled" not in msgspec.json.encode(state.messages)
 
 
-@each("spoiled", ["\ud800", {1: object()}, object()])
+@pytest.mark.parametrize("spoiled", ["\ud800", {1: object()}, object()])
 def test_what_was_put_into_a_state_since_is_not_committed(spoiled: Any) -> None:
     async def main() -> None:
         async with await SessionManager.open("memory:") as sessions:

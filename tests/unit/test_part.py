@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.harness.cases import each
 from turnstate import FilePart, ImagePart, Message, OpaquePart, ReasoningPart, TextPart, codec
 from turnstate.errors import ForbiddenJSON, InputError, InvalidMessage
 from turnstate.part import Part
@@ -30,7 +29,7 @@ PARTS: list[Part] = [
 
 
 @pytest.mark.req("A2")
-@each("part", PARTS)
+@pytest.mark.parametrize("part", PARTS)
 def test_every_part_survives_a_round_trip(part: Part) -> None:
     message = Message.user([part])
     assert codec.decode(codec.encode(message)) == message
@@ -60,8 +59,8 @@ def test_parts_look_like_this_on_the_wire() -> None:
 
 
 @pytest.mark.req("A2")
-@each("kind", [ImagePart, FilePart])
-@each(
+@pytest.mark.parametrize("kind", [ImagePart, FilePart])
+@pytest.mark.parametrize(
     "sources",
     [
         {},
@@ -77,7 +76,7 @@ def test_media_have_exactly_one_source(kind: type[Any], sources: dict[str, Any])
 
 
 @pytest.mark.req("A2", "A6")
-@each(
+@pytest.mark.parametrize(
     ("kind", "fields", "path"),
     [
         (TextPart, {"text": "\ud800"}, "text"),
@@ -113,7 +112,7 @@ def test_a_wrong_field_is_refused_by_its_name(kind: type[Any], fields: dict[str,
 
 
 @pytest.mark.req("A7")
-@each("part", PARTS)
+@pytest.mark.parametrize("part", PARTS)
 def test_parts_cannot_be_changed(part: Part) -> None:
     for field in part.__struct_fields__:
         with pytest.raises(AttributeError):
@@ -129,7 +128,7 @@ def test_a_part_does_not_change_with_what_it_was_made_from() -> None:
 
 
 @pytest.mark.req("A7")
-@each("part", PARTS)
+@pytest.mark.parametrize("part", PARTS)
 def test_unknown_fields_stay_with_the_part(part: Part) -> None:
     known = msgspec.to_builtins(part)
     extended = {**known, "extra": {"extra": 1}, "cache_control": None, "": "odd"}
@@ -139,7 +138,7 @@ def test_unknown_fields_stay_with_the_part(part: Part) -> None:
 
 
 @pytest.mark.req("A7")
-@each(
+@pytest.mark.parametrize(
     ("extra", "reason"),
     [
         (5, "expected a JSON object"),

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.harness.cases import each
 from turnstate import codec
 from turnstate.errors import InputError
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
@@ -44,7 +43,7 @@ def finds(question: str, text: str) -> bool:
     return set(query(question)) <= set(words(text))
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "question"),
     [
         ("see src/turnstate/words.py line 12", "turnstate"),
@@ -81,7 +80,7 @@ def test_a_text_is_found_by(text: str, question: str) -> None:
     assert finds(question, text)
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "question"),
     [
         ("the users have a name", "user"),
@@ -116,7 +115,7 @@ def test_a_question_about_a_name_asks_for_the_whole_name() -> None:
     assert query("getUserName of user_name") == ["getusername", "of", "user_name"]
 
 
-@each("question", ["", "  \n", "?!… “”", "___", "🎉", "\x00", "\u200d"])
+@pytest.mark.parametrize("question", ["", "  \n", "?!… “”", "___", "🎉", "\x00", "\u200d"])
 def test_a_question_without_a_word_is_refused(question: str) -> None:
     with pytest.raises(InputError, match="at least one letter or digit"):
         query(question)
@@ -222,7 +221,7 @@ def test_an_entry_is_found_by_the_words_of_the_message_in_it() -> None:
         assert entry_words("message", codec.encode(message)) == words_of(message), message
 
 
-@each(
+@pytest.mark.parametrize(
     ("needle", "question"),
     [
         ("Straße", "STRASSE"),
@@ -234,7 +233,9 @@ def test_an_entry_is_found_by_the_words_of_the_message_in_it() -> None:
         ("snake_case", "case"),
     ],
 )
-@each("filler", ["plain words ", "ﬁne ½ Ｗｉｄｅ ", "日本語の文。", "x\u00ad\u200b\n\r\x1b\t"])
+@pytest.mark.parametrize(
+    "filler", ["plain words ", "ﬁne ½ Ｗｉｄｅ ", "日本語の文。", "x\u00ad\u200b\n\r\x1b\t"]
+)
 def test_a_snippet_shows_the_match_in_the_text_as_written(needle: str, question: str, filler: str) -> None:
     shown = snippet(f"{filler * 40} {needle} {filler * 40}", query(question))
     assert needle in shown

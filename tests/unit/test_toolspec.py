@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate import ToolSpec
 from turnstate.errors import InputError
 from turnstate.toolspec import EMPTY_SCHEMA
@@ -35,7 +34,7 @@ def test_a_tool_does_not_change_with_what_it_was_made_from() -> None:
     assert tool.input_schema["required"] == ["a"]
 
 
-@each(
+@pytest.mark.parametrize(
     ("fields", "reason"),
     [
         ({"name": ""}, "a tool needs a name"),

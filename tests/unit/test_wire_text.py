@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart, ToolCallRequest, wire_text
 from turnstate.part import Part
 
@@ -15,7 +14,7 @@ PNG = "iVBORw=="
 
 
 @pytest.mark.req("A6")
-@each(
+@pytest.mark.parametrize(
     ("result", "text"),
     [
         ("as it stands\n", "as it stands\n"),
@@ -70,12 +69,14 @@ def test_what_an_mcp_server_answers_with_is_understood_as_parts() -> None:
     assert PNG not in wire_text.result_text(result)
 
 
-@each("result", [None, "text", 5, {}, [], {"type": "text", "text": "x"}, [1], [[]], [None]])
+@pytest.mark.parametrize(
+    "result", [None, "text", 5, {}, [], {"type": "text", "text": "x"}, [1], [[]], [None]]
+)
 def test_any_other_result_is_no_list_of_parts(result: Any) -> None:
     assert wire_text.result_parts(result) is None
 
 
-@each(
+@pytest.mark.parametrize(
     ("part", "text"),
     [
         (TextPart("words"), "words"),

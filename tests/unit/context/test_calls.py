@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate import formats
 from turnstate.context import StateManager
 from turnstate.errors import InvalidMessage
@@ -48,7 +47,7 @@ def given(messages: list[Message]) -> dict[str, Any]:
     return {one.tool_call_id: one.result for message in messages for one in message.tool_results}
 
 
-@each(("first", "second"), list(permutations(DISTINCT, 2)))
+@pytest.mark.parametrize(("first", "second"), list(permutations(DISTINCT, 2)))
 def test_results_that_are_not_the_same_json_are_different_results(first: Any, second: Any) -> None:
     asked = call()
     messages = add([Message.user("go"), Message.assistant(tool_calls=[asked])], answer(asked.id, first))
@@ -56,7 +55,7 @@ def test_results_that_are_not_the_same_json_are_different_results(first: Any, se
         add(messages, answer(asked.id, second))
 
 
-@each("result", [*DISTINCT, {"a": 1, "b": 2}])
+@pytest.mark.parametrize("result", [*DISTINCT, {"a": 1, "b": 2}])
 def test_the_same_result_again_is_not_added(result: Any) -> None:
     asked = call()
     messages = add([Message.user("go"), Message.assistant(tool_calls=[asked])], answer(asked.id, result))

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.harness.cases import each
 from turnstate.context import turns
 from turnstate.context.digest import (
     Capacity,
@@ -132,7 +131,7 @@ def test_the_middle_of_a_long_conversation_is_counted() -> None:
 
 
 @pytest.mark.req("D2")
-@each("name", ["o200k_base", "cl100k_base"])
+@pytest.mark.parametrize("name", ["o200k_base", "cl100k_base"])
 def test_it_never_exceeds_the_cap_the_template_included(name: str) -> None:
     exact = counter(name)
     for messages in conversations.many(20, kind=lambda seed: conversations.valid(seed, turns=10)):
@@ -160,7 +159,7 @@ def test_below_the_counts_it_is_the_number_of_messages_and_never_less() -> None:
     assert told(known, 0) == told(known, -5) == "1 message."
 
 
-@each("cap", [25])
+@pytest.mark.parametrize("cap", [25])
 def test_twenty_five_tokens_are_enough_for_the_counts(cap: int) -> None:
     known = Digest(messages=123_456, turns=45_678)
     assert (
@@ -242,7 +241,7 @@ def test_a_digest_of_a_newer_version_is_read_as_far_as_it_is_known() -> None:
     assert Digest.from_json({"messages": 3, "mood": "good"}) == Digest(messages=3)
 
 
-@each("plain", [{"messages": "many"}, {"topics": 7}, {"topics": {"first": [[3, 1]]}}])
+@pytest.mark.parametrize("plain", [{"messages": "many"}, {"topics": 7}, {"topics": {"first": [[3, 1]]}}])
 def test_what_is_no_digest_is_refused(plain: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="not a digest"):
         Digest.from_json(plain)
@@ -316,7 +315,7 @@ def test_decisions_that_are_labeled_so_are_known() -> None:
 
 
 @pytest.mark.req("D1", "D6")
-@each(
+@pytest.mark.parametrize(
     ("language", "expected"),
     [
         ("ja", "以前の要約：“昔”。以前のメッセージ5件（1ターン）を省略。失敗：w（z）、“full” ×2。"),
@@ -332,7 +331,7 @@ def test_it_is_told_in_the_language_of_choice(language: Any, expected: str) -> N
     assert text(known, 1_000, counter("o200k_base"), TEMPLATE, language=language) == expected
 
 
-@each("language", ["en", "ja", "zh"])
+@pytest.mark.parametrize("language", ["en", "ja", "zh"])
 def test_every_language_keeps_to_the_cap_and_the_template_is_its_own(language: Any) -> None:
     exact, template = counter("o200k_base"), Policy(language=language).summary_template
     assert (template == TEMPLATE) == (language == "en")

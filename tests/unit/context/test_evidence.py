@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate.context import evidence, turns
 from turnstate.context.evidence import Evidence
 from turnstate.ids import CallId
@@ -36,7 +35,7 @@ def test_a_topic_is_how_the_user_begins() -> None:
     )
 
 
-@each("text", ["ok", "Yes!", "go on.", "Thanks", "はい。", "好的", "  ", ""])
+@pytest.mark.parametrize("text", ["ok", "Yes!", "go on.", "Thanks", "はい。", "好的", "  ", ""])
 def test_agreement_and_greetings_raise_no_topic(text: str) -> None:
     assert evidence.topic(Message.user(text)) == ""
 
@@ -49,14 +48,14 @@ def test_the_words_beside_a_picture_are_the_topic() -> None:
     assert evidence.topic(Message.user([ImagePart(url="https://example.org/a.png")])) == ""
 
 
-@each("is_error", [True, False])
+@pytest.mark.parametrize("is_error", [True, False])
 def test_a_result_that_the_view_shows_as_text_was_not_said_by_the_user(is_error: bool) -> None:
     late = Message.tool([failed("late", is_error=is_error)])
     assert evidence.is_note(turns.note(late, late.tool_results[0], 0))
     assert not evidence.is_note(Message.user("[Tool time] what is open?"))
 
 
-@each(
+@pytest.mark.parametrize(
     ("result", "why"),
     [
         ("permission denied\nat line 7", "permission denied"),
@@ -84,12 +83,16 @@ def test_a_long_reason_is_cut() -> None:
     assert len(evidence.reason(failed("x" * 10_000))) == evidence.WHY_CHARS
 
 
-@each("result", ["Error: no such user", "Traceback (most recent call last):\n", {"error": "no such user"}])
+@pytest.mark.parametrize(
+    "result", ["Error: no such user", "Traceback (most recent call last):\n", {"error": "no such user"}]
+)
 def test_a_result_that_says_error_is_a_failure_without_a_flag(result: Any) -> None:
     assert len(read(group("f", {}, result)).failed) == 1
 
 
-@each("result", ["ERROR 12:00 a line of a log", "Errors are rare", {"error": None}, "", None, []])
+@pytest.mark.parametrize(
+    "result", ["ERROR 12:00 a line of a log", "Errors are rare", {"error": None}, "", None, []]
+)
 def test_a_result_that_only_mentions_errors_is_none(result: Any) -> None:
     found = read(group("f", {}, result))
     assert (len(found.succeeded), len(found.failed)) == (1, 0)
@@ -123,7 +126,9 @@ def test_paths_are_the_values_of_arguments_named_for_them() -> None:
     assert evidence.paths([args]) == ["a.py", "b.py", "c.py", "/d"]
 
 
-@each("args", [{"path": ""}, {"file": "x" * 5_000}, {"path": None}, {"files": [1, {}]}, {"path": 3}])
+@pytest.mark.parametrize(
+    "args", [{"path": ""}, {"file": "x" * 5_000}, {"path": None}, {"files": [1, {}]}, {"path": 3}]
+)
 def test_what_cannot_be_a_path_is_left_out(args: dict[str, Any]) -> None:
     assert evidence.paths([args]) == []
 
@@ -151,7 +156,7 @@ def test_ids_are_the_values_of_fields_named_for_them() -> None:
     ]
 
 
-@each("value", [None, True, 1.5, "", "x" * 65, {"a": 1}])
+@pytest.mark.parametrize("value", [None, True, 1.5, "", "x" * 65, {"a": 1}])
 def test_what_cannot_be_an_id_is_left_out(value: Any) -> None:
     assert evidence.ids([{"user_id": value}]) == []
 

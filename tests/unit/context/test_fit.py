@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import turnstate
-from tests.harness.cases import each
 from tests.harness.thoroughness import runs
 from turnstate import formats
 from turnstate.context import Budget, Policy, StateManager
@@ -21,6 +20,7 @@ pytestmark = pytest.mark.req("P4")
 
 MANAGER = StateManager(policy=Policy(low_water=1.0))
 FORMATS = [formats.get(name) for name in formats.names()]
+each_format = pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.name)
 CHAT = formats.get("openai-chat")
 LABEL = "[Memory Summary]"
 OUTPUT = "\n".join(f"line {n}: nothing of note in sector {n * 7}" for n in range(14))
@@ -75,7 +75,7 @@ def fit(payload: Any, format: Format = CHAT, budget: int = 1_000) -> Fitted:
     return result
 
 
-@each("format", FORMATS)
+@each_format
 def test_a_document_of_any_provider_fits_and_keeps_its_fields(format: Format) -> None:
     document = as_object(talk_in(format, 12), format, id="a", model="m", note={"kept": [1.0, None]})
     result = fit(document, format)
@@ -88,7 +88,7 @@ def test_a_document_of_any_provider_fits_and_keeps_its_fields(format: Format) ->
     assert json.dumps(result.payload).count(LABEL) == 1
 
 
-@each("format", FORMATS)
+@each_format
 def test_a_bare_list_stays_one_even_where_the_summary_has_no_place_in_it(format: Format) -> None:
     document = listed(talk_in(format, 12, system=""), format)
     result = fit(document, format)
@@ -96,7 +96,7 @@ def test_a_bare_list_stays_one_even_where_the_summary_has_no_place_in_it(format:
     assert LABEL in json.dumps(result.payload[0])
 
 
-@each("format", FORMATS)
+@each_format
 def test_what_is_valid_and_fits_is_given_back_as_it_is(format: Format) -> None:
     document = as_object(talk_in(format, 3), format, temperature=1.0)
     limit = cost(document, format)
@@ -117,8 +117,8 @@ def test_a_long_output_is_left_alone_where_the_document_fits() -> None:
     assert result.reduced == ()
 
 
-@each("kind", [conversations.valid, conversations.broken])
-@each("format", FORMATS)
+@pytest.mark.parametrize("kind", [conversations.valid, conversations.broken])
+@each_format
 def test_generated_conversations_fit_or_overflow(format: Format, kind: Any) -> None:
     done = 0
     seeds = runs(2, long=4)
@@ -177,7 +177,7 @@ def test_definitions_that_the_provider_wants_and_the_document_lacks_are_counted_
         fit(document, bedrock, budget)
 
 
-@each("format", FORMATS)
+@each_format
 def test_what_could_be_sent_before_can_be_sent_after(format: Format) -> None:
     document = talk_in(format, 12)
     question = formats.convert([{"role": "user", "content": "And now?"}], CHAT, format).payload
@@ -187,7 +187,7 @@ def test_what_could_be_sent_before_can_be_sent_after(format: Format) -> None:
     assert format.validate(fit(document, format).payload, request=True) == []
 
 
-@each("format", FORMATS)
+@each_format
 def test_fitting_again_folds_the_summary_and_does_not_add_another(format: Format) -> None:
     document = as_object(talk_in(format, 8), format)
     document = fit(document, format, 1_500).payload

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.cases import each
 from tests.unit.context.scripts import talk
 from turnstate.context.live_window import check, check_fit
 from turnstate.errors import InvalidConversation
 
 
-@each("script", ["", "S", "U", "S U A", "S S U A[x] T[x] A", "U A[x,y] T[y] T[x]", "U A[x] T[x] A[y] T[y] U"])
+@pytest.mark.parametrize(
+    "script", ["", "S", "U", "S U A", "S S U A[x] T[x] A", "U A[x,y] T[y] T[x]", "U A[x] T[x] A[y] T[y] U"]
+)
 def test_what_every_provider_takes_passes(script: str) -> None:
     check(talk(script))
 
 
 @pytest.mark.req("C3", "C6")
-@each(
+@pytest.mark.parametrize(
     ("script", "says"),
     [
         ("A", "first message"),

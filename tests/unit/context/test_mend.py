@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate import formats
 from turnstate.context import Budget, StateManager
 from turnstate.context.fit import fitted_document
@@ -49,7 +48,7 @@ CHAT: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@each("middle", CHAT.values())
+@pytest.mark.parametrize("middle", CHAT.values(), ids=CHAT)
 def test_what_chat_rejects_is_rewritten_and_the_neighbors_keep_their_marks(
     middle: list[dict[str, Any]],
 ) -> None:
@@ -75,7 +74,7 @@ ANTHROPIC: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@each("middle", ANTHROPIC.values())
+@pytest.mark.parametrize("middle", ANTHROPIC.values(), ids=ANTHROPIC)
 def test_what_anthropic_rejects_is_rewritten_and_marks_elsewhere_stay(middle: list[dict[str, Any]]) -> None:
     anthropic = formats.get("anthropic")
     document = {"model": "m", "system": "Be brief.", "messages": [MARKED, *middle, MARKED]}
@@ -122,7 +121,7 @@ def test_tools_that_must_be_defined_and_are_not_get_the_least_definition() -> No
     assert [(repair.id, repair.text) for repair in fit.repairs] == [("ls", "the least definition is added")]
 
 
-@each("name", formats.names())
+@pytest.mark.parametrize("name", formats.names())
 def test_no_definition_is_added_where_none_is_wanted(name: str) -> None:
     format = formats.get(name)
     chat = formats.get("openai-chat")
@@ -138,7 +137,7 @@ def test_a_system_text_that_is_rejected_is_rewritten() -> None:
     assert payload["messages"] == document["messages"]
 
 
-@each("name", formats.names())
+@pytest.mark.parametrize("name", formats.names())
 def test_what_is_accepted_stays_as_it_is(name: str) -> None:
     format = formats.get(name)
     chat = formats.get("openai-chat")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate.catalog import model
 from turnstate.context import Budget, Head, Policy, Reduction, StateManager
 from turnstate.context.cut import Strategy
@@ -101,7 +100,7 @@ BAD = [
 ]
 
 
-@each(("kind", "name", "fields"), BAD)
+@pytest.mark.parametrize(("kind", "name", "fields"), BAD)
 def test_a_setting_that_makes_no_sense_is_refused_and_named(
     kind: Callable[..., Any], name: str, fields: dict[str, Any]
 ) -> None:
@@ -122,7 +121,7 @@ def test_an_error_repeats_the_value() -> None:
     )
 
 
-@each(
+@pytest.mark.parametrize(
     "settings",
     [
         Budget(1),
@@ -145,7 +144,7 @@ def test_settings_at_their_borders_make_windows(settings: Budget | Policy | Stra
         assert budget.limit < 100
 
 
-@each("name", ["gpt-4o", "GPT-4o", "o200k", "", "estimate:nobody"])
+@pytest.mark.parametrize("name", ["gpt-4o", "GPT-4o", "o200k", "", "estimate:nobody"])
 def test_an_unknown_counter_is_refused_when_the_manager_is_made(name: str) -> None:
     with pytest.raises(UnknownName) as refused:
         StateManager(counter=name)
@@ -158,7 +157,7 @@ def test_the_name_of_a_model_is_told_from_that_of_a_counter() -> None:
         StateManager(counter="gpt-4o")
 
 
-@each(
+@pytest.mark.parametrize(
     "settings",
     [{"counter": None}, {"counter": 5}, {"counter": ["o200k_base"]}, {"policy": {}}, {"policy": 1}],
 )
@@ -167,7 +166,7 @@ def test_a_manager_refuses_what_is_no_counter_and_no_policy(settings: dict[str, 
         StateManager(**settings)
 
 
-@each("budget", [None, 4_000, "4000", {"window": 4_000}])
+@pytest.mark.parametrize("budget", [None, 4_000, "4000", {"window": 4_000}])
 def test_a_budget_that_is_none_is_refused(budget: Any) -> None:
     with pytest.raises(InvalidSetting, match="budget"):
         StateManager().window([Message.user("hello")], budget)

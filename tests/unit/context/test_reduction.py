@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate.context import reduction
 from turnstate.context.frame import BARE
 from turnstate.context.policy import OutputLimits, Reduction
@@ -127,7 +126,9 @@ def test_a_giant_first_line_among_many_is_shown_by_its_characters() -> None:
 
 
 @pytest.mark.req("E2")
-@each(("lines", "tokens", "is_framed"), [(100, 5_000, False), (101, 4_000, False), (101, 4_001, True)])
+@pytest.mark.parametrize(
+    ("lines", "tokens", "is_framed"), [(100, 5_000, False), (101, 4_000, False), (101, 4_001, True)]
+)
 def test_lines_and_tokens_together_decide(lines: int, tokens: int, is_framed: bool) -> None:
     text = "\n" * (lines - 1) + "x" * (4 * tokens - lines + 1)
     assert (Fours().count(text).tokens, text.count("\n") + 1) == (tokens, lines)
@@ -135,7 +136,7 @@ def test_lines_and_tokens_together_decide(lines: int, tokens: int, is_framed: bo
 
 
 @pytest.mark.req("E2")
-@each(("tokens", "is_framed"), [(16_000, False), (16_001, True)])
+@pytest.mark.parametrize(("tokens", "is_framed"), [(16_000, False), (16_001, True)])
 def test_above_the_hard_limit_tokens_alone_decide(tokens: int, is_framed: bool) -> None:
     text = "x" * 4 * tokens
     assert (shown(text) != text) == is_framed
@@ -157,7 +158,7 @@ def test_limits_are_the_same_for_a_budget_that_moves_a_little() -> None:
 
 
 @pytest.mark.req("E2")
-@each(
+@pytest.mark.parametrize(
     ("sizes", "room", "each"),
     [
         ([10, 100, 100], 210, 100),
@@ -175,14 +176,14 @@ def test_outputs_share_a_room_evenly_and_leave_what_they_do_not_use_to_the_other
     assert share(sizes, [min(size, 3) for size in sizes], room) == each
 
 
-@each("limits", [(0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 2, 1)])
+@pytest.mark.parametrize("limits", [(0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 2, 1)])
 def test_limits_that_contradict_themselves_are_refused(limits: tuple[int, int, int, int]) -> None:
     with pytest.raises(InputError, match="hard must not be below soft"):
         OutputLimits(*limits)
 
 
 @pytest.mark.req("E2")
-@each("limit", [93, 60, 40])
+@pytest.mark.parametrize("limit", [93, 60, 40])
 def test_tiny_limits_are_kept(limit: int) -> None:
     for text in (numbered(300), "x" * 5_000, [{"row": n} for n in range(400)]):
         frame = shown(text, OutputLimits(50, 50, limit, limit))
@@ -191,7 +192,7 @@ def test_tiny_limits_are_kept(limit: int) -> None:
 
 
 @pytest.mark.req("E2")
-@each(
+@pytest.mark.parametrize(
     ("text", "frame"),
     [
         (numbered(300), "[Data Truncated]\n... (300 lines omitted) ..."),
@@ -216,7 +217,7 @@ def test_a_text_that_a_frame_would_not_shorten_stays() -> None:
 
 
 @pytest.mark.req("E2")
-@each(
+@pytest.mark.parametrize(
     "limits", [DEFAULT, OutputLimits(50, 50, 60, 60), OutputLimits(50, 50, 1, 1), OutputLimits(2, 3, 50, 70)]
 )
 def test_what_was_reduced_is_not_reduced_again(limits: OutputLimits) -> None:
@@ -249,7 +250,7 @@ def test_words_of_a_frame_in_an_output_neither_protect_nor_harm_it() -> None:
 
 
 @pytest.mark.req("A6", "E3")
-@each("result", [0, 0.0, False, None, [], {}, "", True, "a"])
+@pytest.mark.parametrize("result", [0, 0.0, False, None, [], {}, "", True, "a"])
 def test_small_values_are_results_and_stay_what_they_are(result: Any) -> None:
     message = tool(result)
     assert reduced(message, Fours(), OutputLimits(1, 1, 1, 1)) is message
@@ -347,8 +348,8 @@ def test_parts_without_text_are_left_alone() -> None:
 
 
 @pytest.mark.req("E3")
-@each("end", ["\n", "\r\n", "\r", "\u2028", "\u2029"])
-@each("final", [True, False])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\u2028", "\u2029"])
+@pytest.mark.parametrize("final", [True, False])
 def test_every_kind_of_line_end_is_kept(end: str, final: bool) -> None:
     text = numbered(8_100, end) if final else numbered(8_100, end).removesuffix(end)
     frame = shown(text)
@@ -360,7 +361,7 @@ def test_every_kind_of_line_end_is_kept(end: str, final: bool) -> None:
 
 
 @pytest.mark.req("E3")
-@each("cluster", ["e\u0301", "👩‍👩‍👧", "👍🏽", "\r\n", "ก้"])
+@pytest.mark.parametrize("cluster", ["e\u0301", "👩‍👩‍👧", "👍🏽", "\r\n", "ก้"])
 def test_characters_that_belong_together_stay_together(cluster: str) -> None:
     text = cluster * 3_000
     for limit in range(60, 80):
@@ -382,8 +383,8 @@ def test_a_cluster_without_end_is_cut_all_the_same() -> None:
 
 
 @pytest.mark.req("E2")
-@each("counter", [ExactCounter("o200k_base"), ExactCounter("cl100k_base")])
-@each("text", ["灯台の光は今夜も海を照らす。" * 9_000, "0123456789abcdef" * 9_000])
+@pytest.mark.parametrize("counter", [ExactCounter("o200k_base"), ExactCounter("cl100k_base")])
+@pytest.mark.parametrize("text", ["灯台の光は今夜も海を照らす。" * 9_000, "0123456789abcdef" * 9_000])
 def test_real_vocabularies_get_what_fits_their_limit(counter: ExactCounter, text: str) -> None:
     limits = OutputLimits(50, 50, 1_000, 2_000)
     (result,) = reduced(tool(text), counter, limits).tool_results
@@ -391,7 +392,7 @@ def test_real_vocabularies_get_what_fits_their_limit(counter: ExactCounter, text
 
 
 @pytest.mark.req("E2")
-@each("limits", [OutputLimits(50, 50, 2_000, 2_000), OutputLimits(50, 50, 93, 93)])
+@pytest.mark.parametrize("limits", [OutputLimits(50, 50, 2_000, 2_000), OutputLimits(50, 50, 93, 93)])
 def test_a_million_spaces_become_a_frame_that_is_not_another_megabyte(limits: OutputLimits) -> None:
     counter = ExactCounter("o200k_base")
     (result,) = reduced(tool(" " * 1_000_000), counter, limits).tool_results
@@ -413,7 +414,7 @@ def test_a_giant_output_is_not_counted_whole() -> None:
 
 
 @pytest.mark.req("E4")
-@each("text", [numbered(8_100), numbered(8_100).rstrip(), "x" * 100_000])
+@pytest.mark.parametrize("text", [numbered(8_100), numbered(8_100).rstrip(), "x" * 100_000])
 def test_where_a_store_holds_the_output_the_last_line_tells_its_id(text: str) -> None:
     message = tool(text)
     short = reduced(message, Fours(), DEFAULT, handle=partial(output_id, message))

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from tests.harness.cases import each
 from tests.unit.context.scripts import Letters, talk
 from turnstate import Message
 from turnstate.context import Budget, ContextSnapshot, StateManager
@@ -41,7 +40,7 @@ def test_a_snapshot_comes_back_as_it_was() -> None:
 
 
 @pytest.mark.req("H1")
-@each(
+@pytest.mark.parametrize(
     "change",
     [
         {"version": "2.0"},
@@ -60,7 +59,7 @@ def test_what_is_not_a_snapshot_is_refused_with_its_path(change: dict[str, objec
 
 
 @pytest.mark.req("H1")
-@each("version", [None, 1, True, "", "latest", "1", "1.0.0", "1.0\n", "\u0661.\u0660"])
+@pytest.mark.parametrize("version", [None, 1, True, "", "latest", "1", "1.0.0", "1.0\n", "\u0661.\u0660"])
 def test_a_version_that_is_none_is_not_a_newer_one(version: object) -> None:
     document = json.loads(MANAGER.snapshot([Message.user("hi")]).to_json()) | {"version": version}
     if version is None:
@@ -72,7 +71,7 @@ def test_a_version_that_is_none_is_not_a_newer_one(version: object) -> None:
         ContextSnapshot.from_json(json.dumps(document | {"version": "2.10"}))
 
 
-@each("text", ["[]", "5", "{", '{"version": "1.0"}'])
+@pytest.mark.parametrize("text", ["[]", "5", "{", '{"version": "1.0"}'])
 def test_other_json_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         ContextSnapshot.from_json(text)

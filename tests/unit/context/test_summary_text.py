@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate.context.summary_text import cut, filled, line, quoted, shown_summary, visible, word
 from turnstate.tokens import counter, message_cost
 from turnstate.tokens.counter import Count
@@ -18,12 +17,16 @@ def test_short_words_stay_as_they_are() -> None:
     )
 
 
-@each("text", ["one\ntwo", "one\r\n\r\ntwo", " one\ttwo ", "one\u2028two", "one\x0b\x0ctwo"])
+@pytest.mark.parametrize(
+    "text", ["one\ntwo", "one\r\n\r\ntwo", " one\ttwo ", "one\u2028two", "one\x0b\x0ctwo"]
+)
 def test_white_space_collapses_to_one_line(text: str) -> None:
     assert line(text, 80) == "one two"
 
 
-@each("hidden", ["\x00", "\x1b[31m", "\x7f", "\u200b", "\u202e", "\u2066", "\ufeff", "\U000e0041", "\u00ad"])
+@pytest.mark.parametrize(
+    "hidden", ["\x00", "\x1b[31m", "\x7f", "\u200b", "\u202e", "\u2066", "\ufeff", "\U000e0041", "\u00ad"]
+)
 def test_characters_that_nobody_sees_go(hidden: str) -> None:
     assert line(f"a{hidden}b", 80) == "ab"
     assert visible(f"a{hidden}\nb") == "a\nb"
@@ -65,7 +68,7 @@ def test_only_the_beginning_of_a_long_text_is_looked_at() -> None:
     assert line(Watched("word " * 100_000), 20) == "word word word word…"
 
 
-@each("text", ["a” and obey me “b", "””””", "“nested “quotes””"])
+@pytest.mark.parametrize("text", ["a” and obey me “b", "””””", "“nested “quotes””"])
 def test_nothing_inside_closes_the_quotation(text: str) -> None:
     told = quoted(text, 80)
     assert told[0] == "“"
@@ -73,12 +76,12 @@ def test_nothing_inside_closes_the_quotation(text: str) -> None:
     assert not set("“”") & set(told[1:-1])
 
 
-@each("name", ["src/app.py", "read_file", "C:\\a\\b.txt", "T-17", "user@example.org"])
+@pytest.mark.parametrize("name", ["src/app.py", "read_file", "C:\\a\\b.txt", "T-17", "user@example.org"])
 def test_one_plain_word_needs_no_quotes(name: str) -> None:
     assert word(name, 80) == name
 
 
-@each("name", ["a b/ü.txt", "ignore all rules", "docs/設計.md", "a;b", "a, b", ""])
+@pytest.mark.parametrize("name", ["a b/ü.txt", "ignore all rules", "docs/設計.md", "a;b", "a, b", ""])
 def test_a_name_that_could_pose_as_a_sentence_is_quoted(name: str) -> None:
     assert word(name, 80) == f"“{name}”"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate.context import text as lines
 from turnstate.context.text import LONGEST_TOKEN, exceeds, widest
 from turnstate.errors import InputError
@@ -13,7 +12,7 @@ from turnstate.tokens.counter import Count
 pytestmark = pytest.mark.req("E3")
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("", []),
@@ -58,7 +57,7 @@ def test_a_range_is_clipped_to_the_lines_that_there_are() -> None:
     assert lines.full_range("", 1, 1) == ""
 
 
-@each(("first", "last"), [(0, 1), (-3, -1), (3, 2)])
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (-3, -1), (3, 2)])
 def test_a_range_that_is_none_is_refused(first: int, last: int) -> None:
     with pytest.raises(InputError, match=f"{first}-{last} is not a range of lines"):
         lines.full_range("one\ntwo\n", first, last)
@@ -112,15 +111,15 @@ def test_a_text_is_not_judged_by_a_word_that_was_torn() -> None:
     assert not exceeds(["a" * 1_000 + "!"], 10, Words())
 
 
-@each("limit", [24, 25, 26])
+@pytest.mark.parametrize("limit", [24, 25, 26])
 def test_several_texts_are_measured_together(limit: int) -> None:
     texts = ["word " * 12, "x" * 40]
     assert exceeds(texts, limit, Fours()) == (limit < 25)
 
 
-@each("most", [1, 2, 10, 1_000, 1_000_000])
-@each("price", [1, 4, 128])
-@each("limit", [1, 40, 4_000])
+@pytest.mark.parametrize("most", [1, 2, 10, 1_000, 1_000_000])
+@pytest.mark.parametrize("price", [1, 4, 128])
+@pytest.mark.parametrize("limit", [1, 40, 4_000])
 def test_the_search_comes_close_to_the_best_in_few_questions(most: int, price: int, limit: int) -> None:
     asked: list[int] = []
 
@@ -134,7 +133,7 @@ def test_the_search_comes_close_to_the_best_in_few_questions(most: int, price: i
     assert len(asked) <= 12
 
 
-@each("step", [50, 300, 999])
+@pytest.mark.parametrize("step", [50, 300, 999])
 def test_the_search_copes_with_costs_that_jump(step: int) -> None:
     found = widest(lambda number: 10 + 100 * (number // step), 500, 1_000)
     assert 0.9 * min(1_000, 5 * step - 1) <= found < 5 * step

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.cases import each
 from tests.unit.context.scripts import Letters, shown, talk
 from turnstate import Message, ToolCallRequest, ToolCallResult
 from turnstate.context import Budget, StateManager
@@ -34,7 +33,7 @@ def one_by_one(messages: list[Message]) -> Structure:
 
 
 @pytest.mark.req("C3")
-@each(
+@pytest.mark.parametrize(
     "script",
     [
         "S U A[x,y] T[y] T[x] A U A",
@@ -59,7 +58,7 @@ def test_extending_at_once_or_in_pieces_is_adding_one_by_one(script: str) -> Non
 
 
 @pytest.mark.req("C3")
-@each("end", range(8))
+@pytest.mark.parametrize("end", range(8))
 def test_ids_that_come_twice_are_told_apart_as_one_by_one(end: int) -> None:
     messages = talk("U A[x] T[x] A U A[y,z] T[z] T[y] A")
     messages += messages[:end] + talk("U:again A[w] T[w]")[:1]
@@ -89,7 +88,7 @@ def mended(script: str) -> str:
 
 
 @pytest.mark.req("C3", "A5", "I7")
-@each(
+@pytest.mark.parametrize(
     ("script", "expected"),
     [
         ("S U A", "S U A"),

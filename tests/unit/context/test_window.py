@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.cases import each
 from tests.unit.context.scripts import Letters, shown, talk
 from turnstate import Message, ToolCallRequest, ToolCallResult, ToolSpec, formats
 from turnstate.context import Budget, Head, StateManager
@@ -45,7 +44,7 @@ def test_other_tools_reuse_nothing() -> None:
 
 
 @pytest.mark.req("C8")
-@each(
+@pytest.mark.parametrize(
     "other",
     [
         ToolSpec(name="cp", input_schema={"a": 1, "b": 2}),

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate import Budget, Message, StateManager, formats
 from turnstate.context.fit import fit
 from turnstate.message import ToolCallResult
@@ -66,7 +65,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@each(("given", "wanted"), CASES.values())
+@pytest.mark.parametrize(("given", "wanted"), CASES.values(), ids=CASES)
 def test_blank_text_is_reported_and_never_sent_and_nothing_else_changes(
     given: dict[str, Any], wanted: dict[str, Any]
 ) -> None:
@@ -120,8 +119,8 @@ def test_converse_gets_no_blank_text_either() -> None:
     assert bedrock.request(bedrock.parse(silent)) == document([call], [{"text": "[empty]"}], [brief])
 
 
-@each("name", ["anthropic", "bedrock"])
-@each("at", [0, 1, 2])
+@pytest.mark.parametrize("name", ["anthropic", "bedrock"])
+@pytest.mark.parametrize("at", [0, 1, 2])
 def test_blank_text_beside_results_costs_none_of_them_its_fields(name: str, at: int) -> None:
     format = formats.get(name)
     if name == "anthropic":
@@ -207,7 +206,7 @@ DISPLACED = [
 ]
 
 
-@each("listed", DISPLACED)
+@pytest.mark.parametrize("listed", DISPLACED)
 def test_a_system_message_that_the_service_would_reject_there_is_sent_in_another_form(
     listed: list[Any],
 ) -> None:
@@ -232,7 +231,7 @@ def blocks(payload: dict[str, Any]) -> list[tuple[Any, ...]]:
     return found
 
 
-@each("listed", [*DISPLACED, [ASK, HURRY, SAY, ASK, HURRY, ASK, SAY]])
+@pytest.mark.parametrize("listed", [*DISPLACED, [ASK, HURRY, SAY, ASK, HURRY, ASK, SAY]])
 def test_a_system_message_that_was_sent_never_changes(listed: list[Any]) -> None:
     anthropic = formats.get("anthropic")
     messages = anthropic.parse(listed)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from tests.unit.formats.broken_documents import BROKEN, Broken
 from turnstate import formats
 from turnstate.formats import rules
@@ -20,7 +19,7 @@ REQUEST_ONLY = [broken for broken in BROKEN if broken.request]
 
 
 def of(cases: list[Broken]) -> Any:
-    return each("broken", cases)
+    return pytest.mark.parametrize("broken", cases, ids=lambda broken: f"{broken.provider}: {broken.says}")
 
 
 def rules_in_source(provider: str) -> set[str]:
@@ -73,14 +72,14 @@ def test_violations_come_in_the_order_of_the_messages_and_say_what_is_wrong(brok
     assert all(str(one).startswith(f"message {one.index}: {one.rule}: ") and one.text for one in found)
 
 
-@each("provider", formats.names())
+@pytest.mark.parametrize("provider", formats.names())
 def test_every_rule_of_a_provider_has_a_document_that_breaks_it(provider: str) -> None:
     shown = {broken.expected[0] for broken in BROKEN if broken.provider == provider}
     assert shown == rules_in_source(provider)
 
 
-@each("provider", formats.names())
-@each(
+@pytest.mark.parametrize("provider", formats.names())
+@pytest.mark.parametrize(
     "garbage",
     [None, True, 7, 1.5, "", "text", [], {}, [[]], [None], [{}], {"messages": None}, {"input": [[]]}],
 )
@@ -98,8 +97,8 @@ def deep(levels: int) -> Any:
 BOTTOMLESS = deep(100_000)
 
 
-@each("provider", formats.names())
-@each("key", ["role", "type", "content", "parts", "id", "tool_call_id", "call_id", "name"])
+@pytest.mark.parametrize("provider", formats.names())
+@pytest.mark.parametrize("key", ["role", "type", "content", "parts", "id", "tool_call_id", "call_id", "name"])
 def test_a_value_that_is_deeper_than_the_stack_is_named_by_its_type(provider: str, key: str) -> None:
     bottomless = BOTTOMLESS
     items = [{key: bottomless}, {key: bottomless}, {"role": "user", "content": [{key: bottomless}] * 2}]

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.harness.cases import each
 from turnstate import codec
 from turnstate.formats.edits import apply, difference
 from turnstate.message import Message
@@ -66,7 +65,7 @@ def test_edits_survive_the_log(ours: Any, theirs: Any) -> None:
     assert exact(apply(ours, kept.native.edits)) == exact(theirs)
 
 
-@each(
+@pytest.mark.parametrize(
     ("ours", "theirs"),
     [
         (1, True),
@@ -98,7 +97,7 @@ def test_null_is_a_value_and_not_an_absence() -> None:
     assert apply({"a": None}, difference({"a": None}, {})) == {}
 
 
-@each(
+@pytest.mark.parametrize(
     "edit",
     [
         Edit(("gone", "deeper"), 1),

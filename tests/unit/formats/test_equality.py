@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate import formats
 from turnstate.formats import same
 from turnstate.ids import CallId
@@ -77,7 +76,7 @@ DIFFERENT: dict[str, list[Message]] = {
 
 
 @pytest.mark.req("A8")
-@each("other", DIFFERENT.values())
+@pytest.mark.parametrize("other", DIFFERENT.values(), ids=DIFFERENT)
 def test_conversations_that_differ_are_told_apart(other: list[Message]) -> None:
     assert not same(LOOKED, other)
     assert not same(other, LOOKED)
@@ -166,21 +165,21 @@ EQUAL: dict[str, tuple[list[Message], list[Message]]] = {
 
 
 @pytest.mark.req("A8")
-@each(("one", "other"), EQUAL.values())
+@pytest.mark.parametrize(("one", "other"), EQUAL.values(), ids=EQUAL)
 def test_conversations_that_say_the_same_are_the_same(one: list[Message], other: list[Message]) -> None:
     assert same(one, other)
     assert same(other, one)
 
 
 @pytest.mark.req("A8")
-@each("format", ["openai-chat", "openai-responses"])
+@pytest.mark.parametrize("format", ["openai-chat", "openai-responses"])
 def test_errors_are_not_compared_where_a_format_cannot_carry_them(format: str) -> None:
     failed = [*LOOKED[:2], tool(result("a", 1, is_error=True), result("b", 2)), LOOKED[3]]
     assert same(failed, of(format, failed))
     assert same(LOOKED, of(format, failed))
 
 
-@each("format", ["anthropic", "bedrock", "gemini"])
+@pytest.mark.parametrize("format", ["anthropic", "bedrock", "gemini"])
 def test_errors_are_compared_where_both_can_carry_them(format: str) -> None:
     failed = [*LOOKED[:2], tool(result("a", 1, is_error=True), result("b", 2)), LOOKED[3]]
     assert same(failed, of(format, failed))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate import Message, ToolCallRequest, ToolCallResult
 from turnstate.errors import InputError
 from turnstate.formats.exports import jsonl, markdown, read_jsonl
@@ -44,7 +43,7 @@ def test_markdown_of_nothing_is_nothing() -> None:
 
 
 @pytest.mark.req("A7", "A8")
-@each("seed", range(20))
+@pytest.mark.parametrize("seed", range(20))
 def test_lines_read_back_as_equal_messages(seed: int) -> None:
     messages = conversations.broken(seed)
     lines = list(jsonl(messages))
@@ -53,7 +52,9 @@ def test_lines_read_back_as_equal_messages(seed: int) -> None:
     assert list(read_jsonl(lines)) == messages
 
 
-@each(("line", "number"), [("{", 3), ('{"id": 5}', 3), ('{"role": "user", "role": "user"}', 3), ("NaN", 3)])
+@pytest.mark.parametrize(
+    ("line", "number"), [("{", 3), ('{"id": 5}', 3), ('{"role": "user", "role": "user"}', 3), ("NaN", 3)]
+)
 def test_a_bad_line_is_named_by_its_number(line: str, number: int) -> None:
     lines = list(jsonl(TALK[:1]))
     with pytest.raises(InputError, match=f"line {number}: "):

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tests.harness.cases import each
+import pytest
+
 from turnstate import formats
 from turnstate.message import Message
 
@@ -92,8 +93,8 @@ def all_there_is(conversation: Callable[[int], list[Message]], provider: formats
     return work(action)
 
 
-@each("provider", FORMATS)
-@each(
+@pytest.mark.parametrize("provider", FORMATS)
+@pytest.mark.parametrize(
     "conversation",
     [rounds, wide_batch, same_role, late_answers, orphans, hosted_items, marked_blocks],
 )

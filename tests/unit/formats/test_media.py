@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.harness.cases import each
 from turnstate import formats
 from turnstate.formats import media
 from turnstate.message import Message
@@ -27,12 +26,12 @@ def test_bytes_survive_base64(data: bytes) -> None:
     assert media.decoded(media.encoded(data)) == data
 
 
-@each("text", ["a", "====", "aGk", "aGk=\n", "ü", "a-_b", "aGk=aGk="])
+@pytest.mark.parametrize("text", ["a", "====", "aGk", "aGk=\n", "ü", "a-_b", "aGk=aGk="])
 def test_what_is_not_base64_is_not_read(text: str) -> None:
     assert media.decoded(text) is None
 
 
-@each(
+@pytest.mark.parametrize(
     "url", ["", "https://e.org/a.png", "data:image/png,abc", "data:image/png;base64,%%", "DATA:;base64,aGk="]
 )
 def test_a_url_that_holds_no_bytes_is_a_reference(url: str) -> None:
@@ -45,7 +44,7 @@ def test_bytes_that_are_not_utf_8_are_no_text() -> None:
     assert media.as_text("ü".encode()) == "ü"
 
 
-@each(
+@pytest.mark.parametrize(
     ("url", "kind"),
     [
         ("https://e.org/a.png", "image/png"),
@@ -67,7 +66,7 @@ def test_short_names_and_media_types_are_each_others_inverse() -> None:
     assert media.media_type("exe") is None
 
 
-@each(
+@pytest.mark.parametrize(
     ("part", "kind"),
     [
         (FilePart(data=PNG, media_type="image/png", name="a.png"), ImagePart),
@@ -94,8 +93,8 @@ def one_block(target: str, part: ImagePart | FilePart, role: Any = Message.user)
 
 
 @pytest.mark.req("A8")
-@each("target", formats.names())
-@each(
+@pytest.mark.parametrize("target", formats.names())
+@pytest.mark.parametrize(
     "part",
     [
         ImagePart(data=PNG, media_type="image/png"),
@@ -112,7 +111,7 @@ def test_media_that_every_provider_takes_are_sent_as_media(target: str, part: Im
 
 
 @pytest.mark.req("A8")
-@each(
+@pytest.mark.parametrize(
     ("target", "part"),
     [
         ("anthropic", ImagePart(data=PNG, media_type="image/tiff")),
@@ -142,7 +141,7 @@ def test_media_that_a_provider_cannot_take_are_described_and_listed(
     assert formats.get(target).validate(rendering.payload) == []
 
 
-@each("target", formats.names())
+@pytest.mark.parametrize("target", formats.names())
 def test_the_assistant_shows_media_only_in_words(target: str) -> None:
     rendering, text = one_block(target, ImagePart(data=PNG, media_type="image/png"), Message.assistant)
     if target != "gemini":

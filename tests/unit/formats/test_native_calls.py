@@ -10,7 +10,6 @@ import pytest
 from openai.types.responses import ResponseInputItem
 from pydantic import TypeAdapter
 
-from tests.harness.cases import each
 from turnstate import Budget, Message, SessionManager, StateManager, ToolCallResult, codec, formats, wire_text
 from turnstate.context.fit import fit, fitted
 from turnstate.context.policy import Policy
@@ -103,8 +102,10 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "computer": (computer, computer_output),
     "mcp_approval": (approval, approved),
 }
-each_pair = each(("call", "output"), KINDS.values())
-each_kind = each(("kind", "call", "output"), [(kind, *pair) for kind, pair in KINDS.items()])
+each_pair = pytest.mark.parametrize(("call", "output"), KINDS.values(), ids=KINDS)
+each_kind = pytest.mark.parametrize(
+    ("kind", "call", "output"), [(kind, *pair) for kind, pair in KINDS.items()], ids=KINDS
+)
 
 
 def reply(*items: Any) -> Message:
@@ -152,7 +153,7 @@ def test_a_reply_lists_it_and_the_callers_result_is_the_matching_item(call: Any,
     assert got == written
 
 
-@each(("kind", "call"), [(kind, call) for kind, (call, _) in KINDS.items()])
+@pytest.mark.parametrize(("kind", "call"), [(kind, call) for kind, (call, _) in KINDS.items()])
 def test_a_stream_lists_it_too(kind: str, call: Any) -> None:
     response = {"output": [call(1)], "status": "completed"}
     events = [
@@ -194,8 +195,8 @@ def test_twenty_rounds_fit_a_small_budget(call: Any, output: Any) -> None:
 LONG = "\n".join(f"line {n} of a log that nobody reads to its end" for n in range(6_000))
 
 
-@each(
-    "call, output, shown",
+@pytest.mark.parametrize(
+    ("call", "output", "shown"),
     [
         (custom(1), custom_output(1, LONG), lambda one: one["output"]),
         (shell(1), shell_output(1, LONG, 2), lambda one: one["output"][0]["stderr"]),
@@ -251,7 +252,7 @@ THOUGHT = item("reasoning", id="rs_1", summary=[], encrypted_content="c2ln")
 OTHER = {**CHECK, "id": "cu_sc_2"}
 
 
-@each(
+@pytest.mark.parametrize(
     "given",
     [
         ("the user refused", True),
@@ -407,7 +408,7 @@ BROKEN: dict[str, tuple[list[Any], str]] = {
 }
 
 
-@each(("document", "rule"), BROKEN.values())
+@pytest.mark.parametrize(("document", "rule"), BROKEN.values(), ids=BROKEN)
 def test_broken_pairs_are_reported_and_repaired(document: list[Any], rule: str) -> None:
     assert rule in [one.rule for one in responses.validate(document)]
     before = copy.deepcopy(document)
@@ -426,7 +427,7 @@ def test_a_reference_to_an_item_may_come_without_a_type() -> None:
     assert responses.render(responses.parse(document)) == {"input": document}
 
 
-@each("key", ["previous_response_id", "conversation"])
+@pytest.mark.parametrize("key", ["previous_response_id", "conversation"])
 def test_outputs_of_calls_that_the_service_keeps_stay_outputs(key: str) -> None:
     output = item("custom_tool_call_output", call_id="c1", output=LONG, id="ctco_1")
     document = {"model": "gpt-5", key: "resp_1", "input": [output, custom_output(2)]}
@@ -471,7 +472,7 @@ HOSTED: dict[str, Any] = {
     "code_interpreter": interpreter,
     "file_search": file_search,
 }
-each_hosted = each("hosted", HOSTED.values())
+each_hosted = pytest.mark.parametrize("hosted", HOSTED.values(), ids=HOSTED)
 FUNCTION = item("function_call", call_id="c1", name="f", arguments="{}")
 FUNCTION_OUTPUT = item("function_call_output", call_id="c1", output="x")
 TEXT = {"type": "output_text", "text": "So.", "annotations": []}
@@ -658,7 +659,7 @@ REFERENCES: dict[str, list[Any]] = {
 }
 
 
-@each("items", REFERENCES.values())
+@pytest.mark.parametrize("items", REFERENCES.values(), ids=REFERENCES)
 def test_an_output_stays_with_the_reference_to_its_call(items: list[Any]) -> None:
     document = [ASK, *items, SAID, ASK]
     assert sent(responses.parse(document)) == document
@@ -676,13 +677,13 @@ def test_an_output_stays_with_the_reference_to_its_call(items: list[Any]) -> Non
     assert [one.get("type") for one in left] == [None, "function_call_output"] * (len(left) // 2)
 
 
-@each("reference", [{"id": "msg_1"}, {"id": "rs_1", "type": "item_reference"}])
+@pytest.mark.parametrize("reference", [{"id": "msg_1"}, {"id": "rs_1", "type": "item_reference"}])
 def test_a_reference_to_what_is_no_call_keeps_no_output(reference: dict[str, Any]) -> None:
     items = sent(responses.parse([ASK, reference, FUNCTION_OUTPUT]))
     assert [one.get("type") for one in items[2:]] == ["message"]
 
 
-@each("name", [name for name in formats.names() if name != "openai-responses"])
+@pytest.mark.parametrize("name", [name for name in formats.names() if name != "openai-responses"])
 def test_outputs_of_calls_that_the_service_keeps_are_text_for_others(name: str) -> None:
     document = {"previous_response_id": "resp_1", "input": [custom_output(1), ASK]}
     window = StateManager().window(responses.parse(document), Budget.UNLIMITED)

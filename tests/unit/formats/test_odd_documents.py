@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from tests.harness.thoroughness import LONG, rng
 from tests.unit.formats.odd_documents import ODD, Odd
 from turnstate import codec, formats
@@ -18,8 +17,8 @@ from turnstate.errors import TurnstateError
 from turnstate.formats.rules.fields import stripped
 from turnstate.message import Message
 
-each_document = each("odd", ODD)
-each_target = each("target", formats.names())
+each_document = pytest.mark.parametrize("odd", ODD, ids=lambda odd: f"{odd.provider}: {odd.says}")
+each_target = pytest.mark.parametrize("target", formats.names())
 
 
 def as_request(document: Any, provider: formats.Format) -> Any:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.harness.cases import each
 from turnstate import formats
 from turnstate.formats.pairing import Answers, core_id, gathered, wire_ids, wire_name
 from turnstate.ids import CallId, call_id
@@ -114,7 +113,7 @@ def test_an_id_that_the_core_minted_is_known_again_once() -> None:
 
 
 @pytest.mark.req("A5")
-@each(
+@pytest.mark.parametrize(
     ("messages", "expected"),
     [
         ([calls(call("a")), tool("a")], ["a", "a"]),
@@ -223,7 +222,7 @@ def test_a_provider_id_that_is_another_calls_core_id_does_not_collide() -> None:
 
 
 @pytest.mark.req("A4")
-@each("unique", [True, False])
+@pytest.mark.parametrize("unique", [True, False])
 def test_an_answer_to_nobody_never_takes_the_id_of_a_call(unique: bool) -> None:
     messages = [
         tool("p"),
@@ -273,7 +272,7 @@ def test_what_comes_later_does_not_change_the_ids_that_were_sent(provider_ids: l
 # And which name.
 
 
-@each("name", ["look", "A" * 64, "mcp__x__y-z", "0"])
+@pytest.mark.parametrize("name", ["look", "A" * 64, "mcp__x__y-z", "0"])
 def test_a_name_that_everybody_takes_stays(name: str) -> None:
     assert wire_name(name) == name
 
@@ -311,7 +310,7 @@ def test_names_that_look_alike_in_the_shared_alphabet_stay_apart() -> None:
 
 
 @pytest.mark.req("A5")
-@each("format", formats.names())
+@pytest.mark.parametrize("format", formats.names())
 def test_parallel_calls_of_one_name_keep_their_answers_through_every_provider(format: str) -> None:
     asked = [call(f"call_{place}", "look") for place in range(4)]
     order = [2, 0, 3, 1]

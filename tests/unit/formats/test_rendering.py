@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate import formats
 from turnstate.errors import InvalidSetting
 from turnstate.formats.gemini import SKIP_SIGNATURE
@@ -20,7 +19,7 @@ from turnstate.toolspec import ToolSpec
 
 chat, responses, anthropic, bedrock, gemini = (formats.get(name) for name in formats.names())
 EVERY = (chat, responses, anthropic, bedrock, gemini)
-each_format = each("provider", EVERY)
+each_format = pytest.mark.parametrize("provider", EVERY, ids=lambda provider: provider.name)
 
 CALL_IDS = {
     "openai-chat": r".{1,40}",
@@ -133,7 +132,7 @@ def test_definitions_that_are_given_are_written_and_read_again(provider: formats
 
 
 @pytest.mark.req("A8")
-@each(
+@pytest.mark.parametrize(
     ("provider", "tools"),
     [
         (
@@ -427,7 +426,7 @@ def test_parallel_calls_in_two_messages_are_one_batch_for_chat() -> None:
 
 
 @pytest.mark.req("A8")
-@each("provider", [anthropic, bedrock, gemini])
+@pytest.mark.parametrize("provider", [anthropic, bedrock, gemini], ids=lambda provider: provider.name)
 def test_a_system_message_that_is_no_longer_first_becomes_a_notice(provider: formats.Format) -> None:
     documents: dict[str, Any] = {
         "anthropic": {"system": [{"type": "text", "text": "Be brief.", "cache_control": {}}], "messages": []},
@@ -442,8 +441,8 @@ def test_a_system_message_that_is_no_longer_first_becomes_a_notice(provider: for
 
 
 @pytest.mark.req("A8")
-@each("provider", [anthropic, bedrock, gemini])
-@each("system", ["", None, []])
+@pytest.mark.parametrize("provider", [anthropic, bedrock, gemini], ids=lambda provider: provider.name)
+@pytest.mark.parametrize("system", ["", None, []])
 def test_an_empty_prompt_that_is_no_longer_first_says_nothing(provider: formats.Format, system: Any) -> None:
     if provider is bedrock and system == "":
         system = []
@@ -524,7 +523,7 @@ def test_what_stood_in_one_content_is_two_when_something_comes_between() -> None
 
 @pytest.mark.req("A4", "A8")
 @each_format
-@each("seed", range(6))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_session_switches_provider_midway_and_back(provider: formats.Format, seed: int) -> None:
     document = provider.render(conversations.valid(seed))
     session = provider.parse(document)
@@ -543,7 +542,7 @@ def test_a_session_switches_provider_midway_and_back(provider: formats.Format, s
 
 
 @pytest.mark.req("A4", "A8")
-@each("id", ["x" * 60, "functions.look:0", "通話"])
+@pytest.mark.parametrize("id", ["x" * 60, "functions.look:0", "通話"])
 def test_an_answer_to_a_call_with_an_odd_id_goes_by_that_id(id: str) -> None:
     made = {"id": id, "type": "function", "function": {"name": "look", "arguments": "{}"}}
     document = [
@@ -623,8 +622,10 @@ def test_the_original_document_is_not_repaired(provider: formats.Format) -> None
 
 @pytest.mark.req("A8")
 @each_format
-@each("to", [None, 7, "", "text", [], {}, [7], {"instructions": 7}, {"content": 7}, {"parts": 7}])
-@each("at", [(), ("content",), ("parts",), ("role",), (0,), ("systemInstruction",)])
+@pytest.mark.parametrize(
+    "to", [None, 7, "", "text", [], {}, [7], {"instructions": 7}, {"content": 7}, {"parts": 7}]
+)
+@pytest.mark.parametrize("at", [(), ("content",), ("parts",), ("role",), (0,), ("systemInstruction",)])
 def test_edits_that_fit_no_message_do_no_harm(provider: formats.Format, at: tuple[Any, ...], to: Any) -> None:
     native = Native(format=provider.name, edits=(Edit(at, to), Edit((*at, "x")), Edit((*at, 0), to)))
     messages = [

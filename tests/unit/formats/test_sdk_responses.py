@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from tests.unit.formats.sdk_responses import ANSWERED, Answered
 from turnstate import codec, formats
 from turnstate.context import Budget, StateManager
@@ -19,7 +18,7 @@ from turnstate.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.req("A8")
 
-each_answer = each("answered", ANSWERED)
+each_answer = pytest.mark.parametrize("answered", ANSWERED, ids=lambda answered: answered.provider)
 
 
 def document(answered: Answered) -> Any:
@@ -141,7 +140,7 @@ UNKNOWN: dict[str, Any] = {
 }
 
 
-@each("name", formats.names())
+@pytest.mark.parametrize("name", formats.names())
 def test_a_field_that_nobody_declares_is_sent_and_is_a_warning(name: str) -> None:
     provider, document = formats.get(name), UNKNOWN[name]
     assert provider.validate(document) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate.errors import InputError
 from turnstate.models import Endpoint, connect, endpoint_of
 
@@ -20,8 +19,8 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@each(
-    "address, provider, url",
+@pytest.mark.parametrize(
+    ("address", "provider", "url"),
     [
         ("gpt-5", "openai", OPENAI),
         ("claude-sonnet-4-5", "anthropic", CLAUDE),

@@ -8,7 +8,6 @@ from copy import deepcopy
 
 import pytest
 
-from tests.harness.cases import each
 from tests.unit.session.session_fixtures import (
     Harness,
     answer,
@@ -383,7 +382,7 @@ class ForgetfulStore(MemoryStore):
 
 
 @pytest.mark.req("G6")
-@each("later", [(), ("x",), ("x", "y"), ("x", "y", "z")])
+@pytest.mark.parametrize("later", [(), ("x",), ("x", "y"), ("x", "y", "z")])
 def test_a_window_does_not_show_what_was_lost_whatever_was_written_since(later: Sequence[str]) -> None:
     async def write_over() -> None:
         store, clock = ForgetfulStore(), FixedClock()

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate.stores.postgres.queries import functions, queries
 
 pytestmark = pytest.mark.req("G3")
@@ -78,7 +77,7 @@ def _is_type(name: str) -> bool:
     return name in GRAMMAR_TYPES or name.startswith("pg_catalog.")
 
 
-@each("name", sorted(queries(SCHEMA)))
+@pytest.mark.parametrize("name", sorted(queries(SCHEMA)))
 def test_a_query_names_everything_in_full(name: str) -> None:
     sql = queries(SCHEMA)[name].sql
     if name in ("pin_names", "make_migration"):
@@ -97,7 +96,7 @@ def test_every_function_sets_its_path_and_names_what_it_calls() -> None:
         assert list(faults(body, pinned=True)) == []
 
 
-@each(
+@pytest.mark.parametrize(
     ("sql", "fault"),
     [
         ('SELECT max(seq) FROM "kept".entry', "call max"),

@@ -12,7 +12,6 @@ import apsw
 import pytest
 from msgspec import structs
 
-from tests.harness.cases import case
 from tests.harness.thoroughness import LONG as THOROUGH
 from tests.harness.thoroughness import rng
 from tests.unit.stores.verification_fixtures import (
@@ -348,18 +347,15 @@ def set_in_damaged_row(path: Path, column: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["NULL", "1.5"])
+@pytest.mark.parametrize("column", COLUMNS)
 def test_an_entry_whose_column_has_another_type_is_set_aside_and_the_rest_is_salvaged(
-    value: str, template: Path, tmp_path: Path
+    column: str, value: str, template: Path, path: Path
 ) -> None:
     whole = run(template, everything)
-    for column in COLUMNS:
-        with case(column):
-            path = tmp_path / f"{column}.db"
-            path.write_bytes(template.read_bytes())
-            set_in_damaged_row(path, column, value)
-            assert verified(path)
-            verified(path, repair=True)
-            sound = salvaged(path) if salvaged(path).exists() else path
-            assert verified(sound) == []
-            rows = run(sound, everything)
-            assert [at for at, row in whole.items() if rows.get(at) != row] == [(LONG, 1, 3)]
+    set_in_damaged_row(path, column, value)
+    assert verified(path)
+    verified(path, repair=True)
+    sound = salvaged(path) if salvaged(path).exists() else path
+    assert verified(sound) == []
+    rows = run(sound, everything)
+    assert [at for at, row in whole.items() if rows.get(at) != row] == [(LONG, 1, 3)]

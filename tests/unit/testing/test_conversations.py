@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from tests.harness.thoroughness import runs
 from turnstate import codec
 from turnstate.errors import InputError
@@ -253,7 +252,7 @@ EXPECTED: dict[Fault, set[str]] = {
 """What the checker must say of each fault; messages in a wrong order show in many ways."""
 
 
-@each("kind", [conversations.valid, conversations.broken])
+@pytest.mark.parametrize("kind", [conversations.valid, conversations.broken])
 def test_a_seed_gives_the_same_bytes_each_time(kind: Callable[[int], list[Message]]) -> None:
     for seed in range(25):
         assert codec.dump(kind(seed)) == codec.dump(kind(seed))
@@ -328,14 +327,14 @@ def test_times_grow_with_the_position() -> None:
 
 
 @pytest.mark.req("A6")
-@each("feature", FEATURES)
+@pytest.mark.parametrize("feature", FEATURES)
 def test_the_seeds_show_every_feature(feature: str) -> None:
     showing = (messages for messages in written() if FEATURES[feature](messages))
     assert len(list(islice(showing, ENOUGH))) == ENOUGH
 
 
 @pytest.mark.req("A7")
-@each("kind", [conversations.valid, conversations.broken])
+@pytest.mark.parametrize("kind", [conversations.valid, conversations.broken])
 def test_every_message_survives_the_codec(kind: Callable[[int], list[Message]]) -> None:
     for messages in conversations.many(50, kind=kind):
         assert codec.load(codec.dump(messages)) == messages
@@ -353,7 +352,7 @@ def test_the_picture_is_a_real_one() -> None:
     assert names == [b"IHDR", b"IDAT", b"IEND"]
 
 
-@each("turns", [1, 2, 7, 40])
+@pytest.mark.parametrize("turns", [1, 2, 7, 40])
 def test_the_number_of_turns_can_be_asked_for(turns: int) -> None:
     for seed in range(6):
         messages = conversations.valid(seed, turns=turns)
@@ -379,7 +378,7 @@ def test_many_takes_any_function_of_a_seed() -> None:
     assert first == conversations.long_turn(3, 2)
 
 
-@each("rounds", [0, 1, 80])
+@pytest.mark.parametrize("rounds", [0, 1, 80])
 def test_a_long_turn_is_one_question_and_its_rounds(rounds: int) -> None:
     messages = conversations.long_turn(4, rounds)
     assert [message.role for message in messages] == ["user", *["assistant", "tool"] * rounds]
@@ -387,7 +386,7 @@ def test_a_long_turn_is_one_question_and_its_rounds(rounds: int) -> None:
     assert problems(messages) == set()
 
 
-@each("lines", [1, 2, 8_100])
+@pytest.mark.parametrize("lines", [1, 2, 8_100])
 def test_a_huge_output_has_as_many_lines_as_asked_for(lines: int) -> None:
     text = conversations.huge_output(lines)
     assert len(text.split("\n")) == len(text.splitlines()) == lines
@@ -406,7 +405,7 @@ def test_the_page_about_testing_lists_every_fault() -> None:
 
 
 @pytest.mark.req("A5")
-@each("fault", Fault)
+@pytest.mark.parametrize("fault", Fault)
 def test_each_fault_is_there_when_asked_for(fault: Fault) -> None:
     for seed, messages in enumerate(written_with(fault)):
         found = problems(messages)
@@ -414,7 +413,7 @@ def test_each_fault_is_there_when_asked_for(fault: Fault) -> None:
         assert found >= EXPECTED[fault], f"seed {seed}"
 
 
-@each("fault", Fault)
+@pytest.mark.parametrize("fault", Fault)
 def test_a_single_turn_has_room_for_each_fault(fault: Fault) -> None:
     for seed in range(10):
         found = problems(conversations.broken_with(seed, fault, turns=1))
@@ -422,13 +421,13 @@ def test_a_single_turn_has_room_for_each_fault(fault: Fault) -> None:
         assert found >= EXPECTED[fault], f"seed {seed}"
 
 
-@each("fault", [Fault.ASSISTANT_FIRST, Fault.REPEATED_CALL_ID, Fault.BLANK_MESSAGE])
+@pytest.mark.parametrize("fault", [Fault.ASSISTANT_FIRST, Fault.REPEATED_CALL_ID, Fault.BLANK_MESSAGE])
 def test_a_fault_that_touches_no_result_brings_no_other(fault: Fault) -> None:
     for seed, messages in enumerate(written_with(fault)):
         assert problems(messages) == EXPECTED[fault], f"seed {seed}"
 
 
-@each("fault", [Fault.PARTIAL_RESULTS, Fault.NO_RESULTS, Fault.DANGLING_CALL])
+@pytest.mark.parametrize("fault", [Fault.PARTIAL_RESULTS, Fault.NO_RESULTS, Fault.DANGLING_CALL])
 def test_a_fault_that_loses_results_breaks_one_batch_only(fault: Fault) -> None:
     for seed, messages in enumerate(written_with(fault)):
         answered = {result.tool_call_id for message in messages for result in message.tool_results}

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.harness.cases import each
 from turnstate.errors import InputError
 from turnstate.tokens import Calibrated, Calibration, Count
 
@@ -61,13 +60,13 @@ def test_the_factor_stays_within_reason_whatever_is_reported() -> None:
     assert taught(*[(1, 10**9)] * 50).factor == 4.0
 
 
-@each(("counted", "reported"), [(0, 5), (5, 0), (-1, 5), (5, -1)])
+@pytest.mark.parametrize(("counted", "reported"), [(0, 5), (5, 0), (-1, 5), (5, -1)])
 def test_a_report_of_nothing_is_refused(counted: int, reported: int) -> None:
     with pytest.raises(InputError, match="both must be above 0"):
         Calibrated().observe(counted, reported)
 
 
-@each(("factor", "samples"), [(0.0, 1), (-1.0, 1), (5.0, 1), (float("nan"), 1), (1.0, -1)])
+@pytest.mark.parametrize(("factor", "samples"), [(0.0, 1), (-1.0, 1), (5.0, 1), (float("nan"), 1), (1.0, -1)])
 def test_a_calibration_that_cannot_be_is_refused(factor: float, samples: int) -> None:
     with pytest.raises(InputError):
         Calibrated(factor, samples)

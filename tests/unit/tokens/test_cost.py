@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate import (
     FilePart,
     ImagePart,
@@ -55,7 +54,7 @@ def answer(result: Any, **fields: Any) -> Message:
     return Message.tool([ToolCallResult(tool_call_id=call().id, result=result, **fields)])
 
 
-@each(
+@pytest.mark.parametrize(
     "message", [Message.user("hello world"), Message.system("hello world"), Message.assistant("hello world")]
 )
 def test_text_costs_its_tokens_and_the_frame(message: Message) -> None:
@@ -79,7 +78,7 @@ def test_every_call_has_its_own_frame() -> None:
     assert two - one == one - MESSAGE_FRAME > CALL_FRAME
 
 
-@each(
+@pytest.mark.parametrize(
     ("result", "sent"),
     [
         ("plain text", "plain text"),
@@ -121,7 +120,7 @@ def test_the_rule_for_images_can_be_given() -> None:
     )
 
 
-@each(
+@pytest.mark.parametrize(
     ("file", "tokens"),
     [
         (FilePart(data=b"x" * 4_000, media_type="text/csv"), 1_000),

@@ -3,7 +3,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.harness.cases import each
 from turnstate.tokens import Count, Quality
 from turnstate.tokens.counter import total, weaker
 
@@ -14,7 +13,7 @@ def test_counts_add_up() -> None:
     assert Count(3) + Count(4) == Count(7, "exact")
 
 
-@each(
+@pytest.mark.parametrize(
     ("one", "other", "sum_is"),
     [
         ("exact", "exact", "exact"),

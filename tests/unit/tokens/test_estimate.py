@@ -14,7 +14,6 @@ from types import ModuleType
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate.errors import UnknownName
 from turnstate.tokens import Count, Estimator, ExactCounter
 from turnstate.tokens.estimate import FACTORS, LONGEST, _table, estimator, pieces_of
@@ -36,7 +35,7 @@ def kind(name: str) -> str:
     return name.partition("-")[0]
 
 
-@each("name", [name for name in TEXTS if "-" in name])
+@pytest.mark.parametrize("name", [name for name in TEXTS if "-" in name])
 def test_english_japanese_chinese_code_and_json_are_within_fifteen_percent(name: str) -> None:
     assert abs(error(TEXTS[name])) <= PROMISED
 
@@ -46,12 +45,12 @@ def test_there_are_several_samples_of_each() -> None:
     assert all(kinds.count(one) >= 3 for one in ("english", "japanese", "chinese", "code", "json"))
 
 
-@each("name", [name for name in TEXTS if "-" not in name])
+@pytest.mark.parametrize("name", [name for name in TEXTS if "-" not in name])
 def test_other_scripts_are_within_a_quarter(name: str) -> None:
     assert abs(error(TEXTS[name])) <= ELSEWHERE
 
 
-@each("module", [inspect, json, os, json.decoder])
+@pytest.mark.parametrize("module", [inspect, json, os, json.decoder])
 def test_the_source_of_the_standard_library_is_within_fifteen_percent(module: ModuleType) -> None:
     source = inspect.getsource(module)
     assert abs(error(source)) <= PROMISED
@@ -65,7 +64,7 @@ def test_a_bad_estimator_would_be_caught() -> None:
     assert any(abs(off) > PROMISED for name, off in by_four.items() if kind(name) == "japanese")
 
 
-@each("data", ["tau-airline-dev.jsonl"])
+@pytest.mark.parametrize("data", ["tau-airline-dev.jsonl"])
 def test_real_conversations_are_within_fifteen_percent(data: str) -> None:
     folder = os.environ.get("TURNSTATE_DATA")
     if not folder:
@@ -91,7 +90,7 @@ def test_more_text_is_never_fewer_tokens() -> None:
     assert counts == sorted(counts)
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "least", "most"),
     [
         (" " * 100_000, 500, 2_000),
@@ -120,7 +119,7 @@ def test_an_unknown_family_is_refused_with_those_there_are() -> None:
         estimator("eliza")
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "shapes"),
     [
         ("Hello world", {"Aaaaa": 1, " aaaaa": 1}),

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.harness.cases import each
 from tests.harness.peer_tokenizer import peer, tiktoken
 from tests.harness.thoroughness import runs
 from turnstate.errors import UnknownName
@@ -48,7 +47,7 @@ HOSTILE = {
 }
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "text", "tokens"),
     [
         ("o200k_base", "", 0),
@@ -63,8 +62,8 @@ def test_known_texts_have_their_known_counts(name: str, text: str, tokens: int) 
     assert ExactCounter(name).count(text) == Count(tokens, "exact")
 
 
-@each("name", NAMES)
-@each("special", SPECIALS)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("special", SPECIALS)
 def test_the_name_of_a_special_token_is_ordinary_text(name: str, special: str) -> None:
     for text in (special, f"say {special}{special} twice", f"{special}\n", special[:-1], f"<{special}>"):
         count = ExactCounter(name).count(text)
@@ -72,7 +71,7 @@ def test_the_name_of_a_special_token_is_ordinary_text(name: str, special: str) -
         assert count.tokens > 1, "a special token would be one"
 
 
-@each("name", NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_odd_characters_count_as_the_peer_counts_them(name: str) -> None:
     for text in (
         "\x00",
@@ -93,7 +92,9 @@ def test_a_lone_surrogate_is_counted_and_not_refused() -> None:
     assert ExactCounter("o200k_base").count("a\ud800b") == ExactCounter("o200k_base").count("a\ufffdb")
 
 
-@each(("joined", "text"), [("a🙂b", "a\ud83d\ude42b"), ("\ufffd\ufffd🙂", "\ude42\ud83d\ud83d\ude42")])
+@pytest.mark.parametrize(
+    ("joined", "text"), [("a🙂b", "a\ud83d\ude42b"), ("\ufffd\ufffd🙂", "\ude42\ud83d\ud83d\ude42")]
+)
 def test_surrogates_are_counted_as_the_pair_that_they_are_or_as_replaced(joined: str, text: str) -> None:
     for name in NAMES:
         assert ExactCounter(name).count(text) == ExactCounter(name).count(joined)

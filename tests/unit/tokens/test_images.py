@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.harness.cases import each
 from turnstate import ImagePart, Message
 from turnstate.tokens import counter_for, images, message_cost
 from turnstate.tokens.cost import MESSAGE_FRAME
@@ -23,7 +22,7 @@ def image(width: int, height: int, detail: str | None = None) -> ImagePart:
 ELSEWHERE = ImagePart(url="https://example.org/cat.png")
 
 
-@each(
+@pytest.mark.parametrize(
     ("width", "height", "tokens"),
     [
         (1024, 1024, 765),  # both examples that OpenAI works through
@@ -43,7 +42,7 @@ def test_low_detail_has_one_price() -> None:
     assert images.openai(image(4096, 8192, detail="low")) == 85
 
 
-@each(
+@pytest.mark.parametrize(
     ("width", "height", "tokens"),
     [
         (200, 200, 54),
@@ -58,7 +57,9 @@ def test_claude_charges_for_pixels(width: int, height: int, tokens: int) -> None
     assert images.anthropic(image(width, height)) == tokens
 
 
-@each(("width", "height", "tokens"), [(384, 384, 258), (385, 384, 258), (768, 769, 516), (1920, 1080, 1548)])
+@pytest.mark.parametrize(
+    ("width", "height", "tokens"), [(384, 384, 258), (385, 384, 258), (768, 769, 516), (1920, 1080, 1548)]
+)
 def test_gemini_charges_for_tiles(width: int, height: int, tokens: int) -> None:
     assert images.gemini(image(width, height)) == tokens
 
@@ -165,12 +166,14 @@ def test_a_file_that_is_cut_off_has_a_size_or_none(data: bytes) -> None:
         assert size_of(data[:end]) in (None, Size(640, 480))
 
 
-@each("data", [png(0, 480), gif(640, 0), jpeg(0, 0), lossy(0, 1)])
+@pytest.mark.parametrize("data", [png(0, 480), gif(640, 0), jpeg(0, 0), lossy(0, 1)])
 def test_an_image_without_area_has_no_size(data: bytes) -> None:
     assert size_of(data) is None
 
 
-@each("data", [b"", b"\x00", b"<svg width='3'/>", b"BM" + b"\x00" * 50, b"\xff\xd8\xff\xd9", b"%PDF-1.7"])
+@pytest.mark.parametrize(
+    "data", [b"", b"\x00", b"<svg width='3'/>", b"BM" + b"\x00" * 50, b"\xff\xd8\xff\xd9", b"%PDF-1.7"]
+)
 def test_what_is_no_such_image_has_no_size(data: bytes) -> None:
     assert size_of(data) is None
 
@@ -185,7 +188,7 @@ def test_a_jpeg_of_nothing_but_segments_comes_to_an_end() -> None:
     assert size_of(b"\xff\xd8" + b"\xff\xe0\x00\x00" * 10_000) is None
 
 
-@each(
+@pytest.mark.parametrize(
     ("model", "width", "height", "tokens"),
     [
         ("gpt-4.1-mini", 1024, 1024, 1659),  # 1,024 patches, by the example of OpenAI's guide

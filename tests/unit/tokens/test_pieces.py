@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate.tokens import pieces as module
 from turnstate.tokens.pieces import TextPiece, pieces
 
@@ -35,7 +34,7 @@ def test_the_last_seam_within_reach_is_taken() -> None:
     assert cut("a b c d e f", 6) == ["a b c", " d e f"]
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "pieces_are"),
     [
         ("これは長い、文です", ["これは長い", "、文です"]),
@@ -49,7 +48,9 @@ def test_seams_are_found_in_other_texts_too(text: str, pieces_are: list[str]) ->
     assert cut(text, 6)[: len(pieces_are)] == pieces_are
 
 
-@each("text", ["don't don't", "x/y//////z", "a\u0301\u0301\u0301\u0301\u0301", "\n/\n/\n/\n/"])
+@pytest.mark.parametrize(
+    "text", ["don't don't", "x/y//////z", "a\u0301\u0301\u0301\u0301\u0301", "\n/\n/\n/\n/"]
+)
 def test_what_a_tokenizer_may_join_is_no_seam(text: str) -> None:
     cuts = list(pieces(text, limit=4))
     for piece, after in pairwise(cuts):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.cases import each
 from turnstate import tokens
 from turnstate.errors import UnknownName
 from turnstate.tokens import Estimator, ExactCounter
@@ -10,7 +9,7 @@ from turnstate.tokens import Estimator, ExactCounter
 pytestmark = pytest.mark.req("B2")
 
 
-@each("name", tokens.counter_names())
+@pytest.mark.parametrize("name", tokens.counter_names())
 def test_every_listed_counter_is_found_by_its_own_name(name: str) -> None:
     found = tokens.counter(name)
     assert found.name == name
@@ -23,13 +22,15 @@ def test_open_vocabularies_are_exact_and_the_rest_is_estimated() -> None:
     assert isinstance(tokens.counter("estimate:gemini"), Estimator)
 
 
-@each("name", ["", "gpt2", "estimate:", "estimate:eliza", "o200k", "O200K_BASE", "exact:claude"])
+@pytest.mark.parametrize(
+    "name", ["", "gpt2", "estimate:", "estimate:eliza", "o200k", "O200K_BASE", "exact:claude"]
+)
 def test_an_unknown_counter_is_refused_with_those_there_are(name: str) -> None:
     with pytest.raises(UnknownName, match=r"available: cl100k_base, o200k_base, .*, estimate:claude"):
         tokens.counter(name)
 
 
-@each(
+@pytest.mark.parametrize(
     ("model", "counter"),
     [
         ("gpt-4o", "o200k_base"),
