@@ -1,6 +1,6 @@
 """A program that forks while it has everything open, and reports what child and parent could still do.
 
-    python forked_process.py URL FOLDER blocking,async,loop,storm [PLANT]
+    python -m tests.faults.forked_process URL FOLDER blocking,async,loop,storm [PLANT]
 
 The parent appends, forks, lets the child try every handle it inherited and open a store of its own, and
 appends again while the child lives and after it ended. A child that hangs is ended by an alarm. Prints a

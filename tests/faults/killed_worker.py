@@ -1,6 +1,6 @@
 """A program that kills a worker at every point where it writes, and reports what the next worker makes of it.
 
-    python killed_worker.py FOLDER jsonl|builtin [PLANT]
+    python -m tests.faults.killed_worker FOLDER jsonl|builtin [PLANT]
 
 One interpreter has imported everything and forks a process for each step, so that a killed one is really
 gone: its locks, its threads, its half-written lines. Prints one JSON object a point; with a planted bug it

@@ -4,7 +4,7 @@ That is what a careful caller does when a store cannot say whether an append was
 that a failing server may cause is `StoreUnavailable`: any other error ends the writers, and so does a hang.
 The other modes are planted bugs that the checks have to catch.
 
-    python postgres_writers.py URL MODE NAME SESSION...     prints each append when it is sent and kept
+    python -m tests.faults.postgres_writers URL MODE NAME SESSION...   # prints each append, sent and kept
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A program that writes snapshots in child processes and cuts them off at every call to the system.
 
-    python snapshot_cuts.py DIRECTORY SCENE FAULT [WRITER]
+    python -m tests.faults.snapshot_cuts DIRECTORY SCENE FAULT [WRITER]
 
 It prints a line of JSON for each call that was cut: what the child said, and what is left on the disk.
 `kill` dies before the call, `torn` after it (and in the middle of a write), `fail` makes it fail.

@@ -1,7 +1,7 @@
 """A program for several processes at once: wait for the start, then write snapshots or ask for the key.
 
-python snapshot_race.py DIRECTORY key
-python snapshot_race.py DIRECTORY write WRITER COUNT
+python -m tests.faults.snapshot_race DIRECTORY key
+python -m tests.faults.snapshot_race DIRECTORY write WRITER COUNT
 """
 
 from __future__ import annotations

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import sys
 import time
 
 import pytest
 
 from tests.harness.postgres_server import execute, fresh_url
-from tests.harness.programs import environment, program
 from turnstate.stores.postgres import connect
 from turnstate.stores.postgres.server import target
 from turnstate.testing.contract.scenes import session
+
+MIGRATION_WITHOUT_END = """
+import asyncio, sys
+from turnstate.stores.postgres import connect, connections
+real = connections.migrations
+connections.migrations = lambda schema: (*real(schema), "SELECT pg_sleep(1000)")
+asyncio.run(connect(sys.argv[1]))
+"""
 
 
 async def usable(url: str) -> bool:
@@ -27,7 +35,7 @@ async def usable(url: str) -> bool:
 @pytest.mark.req("G3", "G6")
 def test_a_process_killed_in_a_migration_leaves_nothing() -> None:
     with fresh_url() as url:
-        worker = subprocess.Popen(program("tests.integration.postgres_worker", url), env=environment())
+        worker = subprocess.Popen([sys.executable, "-c", MIGRATION_WITHOUT_END, url])
         migrating = "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(1000)'"
         while not (pids := execute(migrating)):
             assert worker.poll() is None

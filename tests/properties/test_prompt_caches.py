@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.harness.prompt_cache import PromptCache
 from tests.harness.provider_server import anthropic_events
 from tests.harness.thoroughness import examples, rng, runs
+from tests.properties.prompt_cache import PromptCache
 from turnstate import (
     Budget,
     Message,
