@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -25,7 +26,7 @@ from tests.unit.stores.verification_fixtures import (
 )
 from turnstate.stores.sqlite import SqliteStore, wal
 from turnstate.stores.sqlite.connection import connect
-from turnstate.stores.sqlite.wal import has_log
+from turnstate.stores.sqlite.wal import has_log, lost_commits, read_log
 from turnstate.stores.values import Change
 
 pytestmark = pytest.mark.req("G6")
@@ -138,6 +139,25 @@ def test_a_torn_last_commit_is_no_damage(path: Path) -> None:
     torn = len(data) - 2 * FRAME  # its end was on the disk before its beginning
     log_of(path).write_bytes(data[:torn] + bytes(FRAME) + data[torn + FRAME :])
     assert verified(path) == []
+
+
+def test_a_wal_that_starts_again_between_its_header_and_its_frames_is_no_damage(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, started = os.preadv, list[bool]()
+
+    def started_again(*arguments: Any) -> int:
+        if not started:
+            started.append(True)
+            writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            writer.execute("UPDATE session SET title = 'a commit that starts the WAL again'")
+        return real(*arguments)
+
+    with closing(connect(str(path), write=True)) as writer, closing(connect(str(path), write=True)) as opened:
+        monkeypatch.setattr(os, "preadv", started_again)
+        log = read_log(str(path))
+        assert started
+        assert lost_commits(opened, str(path), log) == 0
 
 
 def test_a_wal_that_is_being_written_is_no_damage(tmp_path: Path) -> None:

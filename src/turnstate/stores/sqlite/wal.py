@@ -151,6 +151,8 @@ def _is_broken(path: str, log: Wal, taken: int, last: int) -> bool:
     sums = log.frames[taken - 1][4:6] if taken else _HEADER.unpack(log.head)[6:]
     size = _FRAME.size + log.page
     with suppress(FileNotFoundError), Path(beside(path, "-wal")).open("rb") as file:
+        if os.pread(file.fileno(), _HEADER.size, 0) != log.head:
+            return False  # another process started the WAL again while it was read
         for number in range(taken + 1, last + 1):
             frame = os.pread(file.fileno(), size, _HEADER.size + (number - 1) * size)
             if len(frame) < size or _FRAME.unpack(frame[: _FRAME.size]) != log.frames[number - 1]:
