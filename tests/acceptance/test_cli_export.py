@@ -134,11 +134,9 @@ def test_a_damaged_entry_is_told_and_keeps_its_place(url: str, tmp_path: Path) -
     db.close()
     code, out, err = turnstate("export", id)
     assert code == 1
-    assert (
-        err
-        == f"turnstate: entry {UUID(bytes=damaged)} is damaged: the archive keeps its position without its "
-        "content\n"
-    )
+    place = f"entry {UUID(bytes=damaged)} of session {id}"
+    told = f"turnstate: {place} is damaged: the archive keeps its position without its content\n"
+    assert err == told
     assert [json.loads(line).get("damaged") for line in out.splitlines()[3:6]] == [None, True, None]
 
 

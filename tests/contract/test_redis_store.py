@@ -12,6 +12,8 @@ from turnstate.testing import StoreContract
 
 @pytest.mark.req("A6", "F3", "G3", "G4", "G5", "G6", "G7", "G8", "G9")
 class TestRedisStore(StoreContract):
+    repairs = False
+
     @pytest.fixture(autouse=True)
     def fresh(self) -> None:
         self.url = fresh_server()

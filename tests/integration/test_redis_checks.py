@@ -1,4 +1,4 @@
-"""A check of a Redis store finds damage, repairs it if asked to, and destroys nothing."""
+"""A check of a Redis store finds damage and changes nothing; a repair is refused."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from redis import Redis
 
 from tests.harness.valkey_server import empty_server, shared_server
-from turnstate.codec import decode_entry, encode
+from turnstate.codec import encode
 from turnstate.entry import Note
-from turnstate.errors import NotFound, StoreDamaged
+from turnstate.errors import NotFound, StoreDamaged, StoreError
 from turnstate.message import Message
 from turnstate.stores.redis import RedisStore, connect
 from turnstate.stores.redis.layout import bucket_of, index_key, named, parcel_key, session_key, session_keys
@@ -172,36 +172,36 @@ def listed(letter: bytes) -> bytes:
     return bytes(next(member for member in members if member.endswith((b"s1", b"s1 p1"))))
 
 
-async def checked(store: RedisStore, *, repair: bool) -> list[Finding]:
-    return [finding async for finding in store.verify(repair=repair)]
+async def checked(store: RedisStore) -> list[Finding]:
+    return [finding async for finding in store.verify(repair=False)]
 
 
 @pytest.mark.parametrize(
     ("damage", "fault", "seq"), [row[1:] for row in DAMAGE], ids=[row[0] for row in DAMAGE]
 )
-def test_damage_is_found_and_repaired_and_the_rest_stays_as_it_was(
-    damage: Damage, fault: str, seq: int
-) -> None:
+def test_damage_is_found_and_nothing_is_changed(damage: Damage, fault: str, seq: int) -> None:
     asyncio.run(check_damage(damage, fault, seq))
 
 
 async def check_damage(damage: Damage, fault: str, seq: int) -> None:
-    """Damage a store, check it, repair it, and check it again."""
+    """Damage a store and check it."""
     store = await connect(empty_server().url)
     await fill(store)
     other = await everything(store, OTHER)
     damage()
     before = dump()
-    found = await checked(store, repair=False)
-    assert dump() == before, "a check changed the store"
+    found = await checked(store)
     assert found
     assert any(fault in finding.fault for finding in found), found
     assert any(finding.seq == seq for finding in found), found
     assert not any(finding.done for finding in found)
-    repaired = await checked(store, repair=True)
-    assert all(finding.done for finding in repaired), repaired
-    assert await checked(store, repair=False) == []
+    assert not any(finding.session == OTHER.session for finding in found), found
     assert await everything(store, OTHER) == other
+    with pytest.raises(
+        StoreError, match=r"export --all.* says what it leaves out.* import.* an empty database"
+    ):
+        _ = [finding async for finding in store.verify(repair=True)]
+    assert dump() == before, "a check changed the store"
     await store.close()
 
 
@@ -210,8 +210,7 @@ def test_a_sound_store_is_found_sound() -> None:
         store = await connect(empty_server().url)
         await fill(store)
         before = dump()
-        assert await checked(store, repair=False) == []
-        assert await checked(store, repair=True) == []
+        assert await checked(store) == []
         assert dump() == before
         await store.close()
 
@@ -220,9 +219,8 @@ def test_a_sound_store_is_found_sound() -> None:
 
 async def everything(store: RedisStore, at: Address) -> list[Any]:
     branches = await store.branches(at)
-    waiting = [one for one in await store.parcels(limit=999) if one.session == at.session]
     rows = [await store.read(at, Span(branch.id, 1, END)) for branch in branches]
-    return [await store.get(at), branches, rows, waiting]
+    return [await store.get(at), branches, rows]
 
 
 def dump() -> dict[bytes, Any]:
@@ -238,51 +236,49 @@ def dump() -> dict[bytes, Any]:
         return {name: reads[client.type(name)](name) for name in sorted(client.keys("*"))}
 
 
-def test_a_damaged_entry_is_marked_and_its_bytes_are_kept_when_it_is_repaired() -> None:
+def test_a_damaged_entry_is_marked_and_what_is_left_of_it_is_read() -> None:
     async def damaged() -> None:
         store = await connect(empty_server().url)
         await fill(store)
         flipped(b"1:3")
         broken = asked("HGET", key(b"body"), "1:3")
         rows = await path(store, (await store.get(HERE)).head)
-        assert [(row.seq, row.damaged) for row in rows] == [
-            (1, False),
-            (2, False),
-            (3, True),
-            (4, False),
-            (5, False),
-        ]
+        assert [(row.seq, row.damaged) for row in rows] == [(n, n == 3) for n in range(1, 6)]
         assert rows[2].body == broken
-        await checked(store, repair=True)
-        rows = await path(store, (await store.get(HERE)).head)
-        assert not any(row.damaged for row in rows)
-        assert (rows[2].id, rows[2].tokens, rows[2].kind) == ("m2", 10, "note")
-        assert isinstance(decode_entry("note", rows[2].body), Note)
-        assert asked("HGET", key(b"aside"), "body 1:3") == broken
         receipt = await store.commit(change(said("z")))
         assert receipt.last == 6
-        assert await checked(store, repair=False) == []
-        await store.remove(HERE)
-        assert not asked("EXISTS", key(b"aside"))
         await store.close()
 
     asyncio.run(damaged())
 
 
-def test_a_branch_that_is_gone_is_made_again_from_its_entries() -> None:
-    async def damaged() -> None:
+BRANCHES: list[tuple[str, Damage]] = [
+    ("the first is gone", lambda: asked("HDEL", key(b"branch"), "1")),
+    ("the last is gone", lambda: asked("HDEL", key(b"branch"), "2")),
+    ("all are gone", lambda: asked("DEL", key(b"branch"))),
+    ("one is none", lambda: asked("HSET", key(b"branch"), "2", "?")),
+    ("an end is gone", lambda: asked("HDEL", key(b"branch"), "t1")),
+    ("an end is too near", lambda: asked("HSET", key(b"branch"), "t1", "5 40")),
+    ("the head is too near", lambda: asked("HSET", key(b"row"), "seq", "4")),
+    ("the head is far beyond", lambda: asked("HSET", key(b"row"), "seq", 2**40)),
+    ("the head is on no branch", lambda: asked("HSET", key(b"row"), "branch", "7777777")),
+    ("a count that is none", lambda: asked("HSET", key(b"row"), "branches", "x")),
+]
+
+
+@pytest.mark.parametrize("damage", [row[1] for row in BRANCHES], ids=[row[0] for row in BRANCHES])
+def test_branches_that_do_not_lead_to_all_entries_are_refused(damage: Damage) -> None:
+    async def refused() -> None:
         store = await connect(empty_server().url)
         await fill(store)
-        asked("HDEL", key(b"branch"), "2")
-        await checked(store, repair=True)
-        (_, made) = await store.branches(HERE)
-        assert (made.parent, made.fork_seq, made.operation) == (1, 3, "repair")
-        assert [row.id for row in await store.read(HERE, Span(2, 1, END))] == ["x", "y"]
-        receipt = await store.commit(change(said("z")))
-        assert (receipt.branch, receipt.first) == (2, 6)
+        assert [one.id for one in await store.branches(HERE)] == [1, 2]
+        damage()
+        with pytest.raises(StoreDamaged, match="turnstate verify"):
+            await store.branches(HERE)
+        assert [one.id for one in await store.branches(OTHER)] == [1, 2]
         await store.close()
 
-    asyncio.run(damaged())
+    asyncio.run(refused())
 
 
 def test_an_unreadable_row_raises_an_error_and_other_sessions_are_readable() -> None:
@@ -298,12 +294,35 @@ def test_an_unreadable_row_raises_an_error_and_other_sessions_are_readable() -> 
             with pytest.raises(StoreDamaged, match="turnstate verify"):
                 await one()
         assert (await store.get(OTHER)).seq == 5
-        await checked(store, repair=True)
-        assert (await store.get(HERE)).epoch == 1
-        assert len(await store.page(HERE.tenant, Filter())) == 2
         await store.close()
 
     asyncio.run(damaged())
+
+
+def test_sessions_are_found_without_their_lists() -> None:
+    async def found() -> None:
+        store = await connect(empty_server().url)
+        await fill(store)
+        asked("DEL", INDEX)
+        asked("DEL", index_key(bucket_of(OTHER)))
+        assert await store.page(HERE.tenant, Filter()) == []
+        assert {at async for at in store.addresses()} == {HERE, OTHER}
+        await store.close()
+
+    asyncio.run(found())
+
+
+def test_a_damaged_parcel_keeps_no_other_from_being_delivered() -> None:
+    async def delivered(damage: Damage) -> None:
+        store = await connect(empty_server().url)
+        await fill(store)
+        damage()
+        assert len(await store.take(NOW + 9, until=NOW + 99, limit=99)) == 9
+        await store.remove(HERE)
+        await store.close()
+
+    asyncio.run(delivered(lambda: asked("HSET", PARCELS, "bs1 p1", "?")))
+    asyncio.run(delivered(lambda: asked("HSET", PARCELS, "ss1 p1", "?")))
 
 
 def test_an_interrupted_removal_finds_nothing_and_is_completed() -> None:
@@ -316,16 +335,17 @@ def test_an_interrupted_removal_finds_nothing_and_is_completed() -> None:
             assert await hits(store) == {OTHER.session: 5}
             await store.create(session(user="u"), [said("new", words=["w"])])
             assert await hits(store) == {OTHER.session: 5, HERE.session: 1}
-        found = await checked(store, repair=False)
-        assert [finding.fault for finding in found] == ["its removal was interrupted"]
-        assert [finding.done for finding in await checked(store, repair=True)] == ["completed"]
-        assert await checked(store, repair=False) == []
+        (found,) = await checked(store)
+        assert found.fault == "its removal was interrupted; remove it again to complete that"
+        await store.remove(HERE)
+        assert await checked(store) == []
+        await store.create(session(user="u"), [said("new", words=["w"])])
         assert await hits(store) == {OTHER.session: 5, HERE.session: 1}
         assert len(asked("ZRANGEBYLEX", INDEX, b"[w", b"(w\xff")) == 1
         await store._server.run(script("remove"), session_keys(HERE), names)
         with pytest.raises(NotFound):
             await store.remove(HERE)
-        assert await checked(store, repair=False) == []
+        assert await checked(store) == []
         await store.close()
 
     async def hits(store: RedisStore) -> Counter[str]:
@@ -360,10 +380,10 @@ def test_a_check_beside_writers_finds_nothing() -> None:
 
         writers = [asyncio.create_task(write(name)) for name in "abc"]
         for _ in range(2):
-            assert await checked(store, repair=True) == []
+            assert await checked(store) == []
         stop.set()
         await asyncio.gather(*writers)
-        assert await checked(store, repair=False) == []
+        assert await checked(store) == []
         await store.close()
 
     asyncio.run(busy())

@@ -35,8 +35,8 @@ def go_back(server: Valkey) -> None:
     server.start()
 
 
-async def findings(store: RedisStore, *, repair: bool = False) -> list[Finding]:
-    return [finding async for finding in store.verify(repair=repair)]
+async def findings(store: RedisStore) -> list[Finding]:
+    return [finding async for finding in store.verify(repair=False)]
 
 
 async def set_back(server: Valkey, store: RedisStore) -> None:
@@ -116,19 +116,6 @@ def test_a_session_that_is_lost_whole_is_told(server: Valkey) -> None:
             assert "it was removed by another process, or it is lost" in finding.fault
 
     asyncio.run(vanished())
-
-
-def test_a_repair_goes_on_from_what_is_there(server: Valkey) -> None:
-    async def repaired() -> None:
-        async with opened(server) as store:
-            await set_back(server, store)
-            (finding,) = await findings(store, repair=True)
-            assert finding.done == "accepted as it is now"
-            assert await findings(store) == []
-            await store.commit(change(message("e")))
-            assert await findings(store) == []
-
-    asyncio.run(repaired())
 
 
 def test_removing_is_no_loss_and_neither_is_another_session_of_that_name(server: Valkey) -> None:

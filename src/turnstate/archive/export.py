@@ -6,11 +6,11 @@ the entries up to those tips stay the same.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 
 from msgspec import Raw, Struct
 
-from ..errors import Busy
+from ..errors import Busy, NotFound, StoreDamaged, TurnstateError
 from ..log.path import entry_of, tip
 from ..session.names import OWNERS
 from ..stores.port import Log, Store
@@ -21,12 +21,28 @@ from .restore import is_incomplete
 PAGE = 200
 
 
-async def archive(store: Store, sessions: AsyncIterable[Address]) -> AsyncIterator[Header | ArchiveLine]:
-    """Yield the lines of an archive of sessions; `encode_line` turns one into text."""
+LeftOut = Callable[[Address, TurnstateError], object]
+"""Told about a session that cannot be read; it may raise the error."""
+
+
+async def archive(
+    store: Store, sessions: AsyncIterable[Address], *, left_out: LeftOut | None = None
+) -> AsyncIterator[Header | ArchiveLine]:
+    """Yield the lines of an archive of sessions; `encode_line` turns one into text.
+
+    With ``left_out``, a session whose description or branches cannot be read is told to it and left out.
+    """
     count = 0
     yield Header()
     async for at in sessions:
-        async for line in archived(store, at):
+        try:
+            view = await _session_view(store, at)
+        except (NotFound, StoreDamaged) as error:
+            if left_out is None:
+                raise
+            left_out(at, error)
+            continue
+        async for line in _lines(store, at, view):
             yield line
         count += 1
     yield ArchiveEnd(sessions=count)
@@ -34,7 +50,11 @@ async def archive(store: Store, sessions: AsyncIterable[Address]) -> AsyncIterat
 
 async def archived(store: Store, at: Address) -> AsyncIterator[ArchiveLine]:
     """Yield the lines of one session."""
-    moment = await _session_view(store, at)
+    async for line in _lines(store, at, await _session_view(store, at)):
+        yield line
+
+
+async def _lines(store: Store, at: Address, moment: _SessionView) -> AsyncIterator[ArchiveLine]:
     if is_incomplete(moment.row):
         raise Busy(f"session {at.session} is being imported; wait for it, or import its archive again")
     yield _session(moment)

@@ -38,6 +38,7 @@ __all__ = [
     "SMALL",
     "Directory",
     "Feed",
+    "FindsSessions",
     "GivesNotices",
     "Health",
     "Leases",
@@ -279,8 +280,18 @@ class Health(Protocol):
     def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
         """Check everything, and with ``repair`` move damaged records aside.
 
-        With ``recount``, also compare token counts with the text.
+        With ``recount``, also compare token counts with the text. A store that cannot be repaired in place
+        raises `StoreError`, which says what to do instead, and offers `FindsSessions` to an export.
         """
+        ...
+
+
+@runtime_checkable
+class FindsSessions(Protocol):
+    """A store that can find its sessions without the lists by which it usually does, which may be damaged."""
+
+    def addresses(self) -> AsyncIterator[Address]:
+        """Yield the addresses of all sessions of all tenants, in any order."""
         ...
 
 

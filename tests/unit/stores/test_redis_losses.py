@@ -35,7 +35,7 @@ def wrote(
 
 
 def faults(losses: LossDetector) -> list[str]:
-    return [finding.fault for finding in losses.findings(repair=False)]
+    return [finding.fault for finding in losses.findings()]
 
 
 def test_a_log_that_only_grows_is_not_suspected() -> None:
@@ -53,7 +53,7 @@ def test_an_append_after_an_earlier_entry_proves_a_loss() -> None:
     losses = LossDetector()
     wrote(losses, "m9", receipt(9))
     wrote(losses, "m6", receipt(6), gone=True)
-    (finding,) = losses.findings(repair=False)
+    (finding,) = losses.findings()
     assert (finding.tenant, finding.session) == HERE
     assert (finding.branch, finding.seq, finding.id, finding.done) == (1, 9, "m9", "")
     assert finding.fault == (
@@ -67,7 +67,7 @@ def test_a_loss_that_was_written_over_is_proven_by_the_entry() -> None:
     wrote(losses, "m9", receipt(9))
     losses.saw(session(seq=11, version=11), born=BORN, known=losses.known(HERE))
     wrote(losses, "m12", receipt(12), gone=True)
-    (finding,) = losses.findings(repair=False)
+    (finding,) = losses.findings()
     assert (finding.seq, finding.id) == (9, "m9")
     assert "other entries were written since, up to entry 11" in finding.fault
 
@@ -125,18 +125,15 @@ def test_a_session_that_this_store_removed_is_forgotten() -> None:
     assert faults(losses) == []
 
 
-def test_a_loss_is_reported_until_it_is_repaired() -> None:
+def test_a_loss_is_reported_once_and_as_long_as_the_store_is_open() -> None:
     losses = LossDetector()
     wrote(losses, "m9", receipt(9))
     wrote(losses, "m6", receipt(6), gone=True)
     for seq in range(7, 20):
         wrote(losses, f"n{seq}", receipt(seq))
-    assert len(faults(losses)) == 1
-    (finding,) = losses.findings(repair=True)
-    assert finding.done == "accepted as it is now"
-    assert faults(losses) == []
+    (fault,) = faults(losses)
     wrote(losses, "n20", receipt(20))
-    assert faults(losses) == []
+    assert faults(losses) == [fault]
 
 
 def test_it_remembers_the_sessions_that_were_used_last() -> None:

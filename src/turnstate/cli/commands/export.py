@@ -23,14 +23,16 @@ from ...archive import (
 )
 from ...context.turns import elsewhere
 from ...context.window import Window
-from ...errors import NotFound, TurnstateError
+from ...errors import NotFound, StoreDamaged, TurnstateError
 from ...formats import rendered
 from ...formats.exports import markdown
 from ...formats.port import Format
 from ...log.path import Damage, WatchedLog
 from ...report.html import html_page, read_page
 from ...session import SessionManager
+from ...session.names import OWNERS
 from ...session.state import owner_states
+from ...stores.port import FindsSessions, Store
 from ...stores.values import Address, Filter, SessionRow
 from ...terminal import lookup, screen
 from ...terminal.screen import Step, metered
@@ -92,6 +94,8 @@ def command(
     provider, calls without a result are answered, so that it accepts the conversation. For the
     Amazon Q command line, use `turnstate amazon-q export`.
 
+    With --all, a session that cannot be read is named and left out, and the exit code is 1.
+
     \b
     Example:
       turnstate export --all -o backup.jsonl
@@ -126,34 +130,80 @@ async def _export(
     async with managed(store, tenant, to_read=True) as sessions:
         if not ids and not everything:
             ids = [(await lookup.chosen(sessions, None, user=user)).id]
-        chosen = await _chosen(sessions, ids, user)
-        if everything and target in ARCHIVE:
-            chosen += await owner_states(sessions.store, sessions.tenant, user)
+        chosen = await (_everything(sessions, user, target) if everything else _named(sessions, ids, user))
+        left_out = _LeftOut(allowed=everything)
         with ExitStack() as files:
             write = files.enter_context(destination.opened(output, force=force))
             step = files.enter_context(metered("sessions", len(chosen) * WHOLE))
             if isinstance(target, str) and target in ARCHIVE:
-                return await _archive(sessions, chosen, write, step)
+                return await _archive(sessions, chosen, left_out, write, step)
             if target == HTML:
-                return await _page(sessions, chosen, write)
+                return await _page(sessions, chosen, left_out, write)
             one = len(chosen) == 1 and bool(ids)
-            return await _render(sessions, chosen, target, write, step, one=one, quiet=quiet)
+            return await _render(sessions, chosen, left_out, target, write, step, one=one, quiet=quiet)
 
 
-async def _chosen(sessions: SessionManager, ids: Sequence[str], user: str | None) -> list[Address]:
-    if ids:
-        rows = [await lookup.session(sessions, id, user=user) for id in ids]
-        return list(dict.fromkeys(row.address for row in rows))
-    return [row.address async for row in lookup.walk(sessions, Filter(user=user))][::-1]
+async def _named(sessions: SessionManager, ids: Sequence[str], user: str | None) -> list[Address]:
+    rows = [await lookup.session(sessions, id, user=user) for id in ids]
+    return list(dict.fromkeys(row.address for row in rows))
 
 
-async def _present(sessions: SessionManager, chosen: Sequence[Address]) -> AsyncIterator[SessionRow]:
+async def _everything(sessions: SessionManager, user: str | None, target: Format | str) -> list[Address]:
+    """Return all sessions, oldest first, and in an archive the states of the tenant and its users."""
+    store, with_states = sessions.store, target in ARCHIVE
+    tenants = [sessions.tenant, *([OWNERS + sessions.tenant] if with_states else [])]
+    if isinstance(store, FindsSessions):  # not by its lists: nothing mends them, and export is the way out
+        return await _found(store, store.addresses(), tenants, user)
+    chosen = [row.address async for row in lookup.walk(sessions, Filter(user=user))][::-1]
+    return chosen + (await owner_states(store, sessions.tenant, user) if with_states else [])
+
+
+async def _found(
+    store: Store, addresses: AsyncIterator[Address], tenants: Sequence[str], user: str | None
+) -> list[Address]:
+    """Return the sessions of some tenants, oldest first; those whose row cannot be read come before them."""
+    found, unreadable = list[SessionRow](), list[Address]()
+    async for at in addresses:
+        if at.tenant not in tenants:
+            continue
+        try:
+            row = await store.get(at)
+        except NotFound:  # deleted since
+            continue
+        except StoreDamaged:
+            unreadable.append(at)
+            continue
+        if user in (None, row.user):
+            found.append(row)
+    found.sort(key=lambda row: (tenants.index(row.tenant), row.mark()))
+    return unreadable + [row.address for row in found]
+
+
+class _LeftOut:
+    """Sessions that cannot be read: with --all, each is named and left out; otherwise the error is raised."""
+
+    def __init__(self, *, allowed: bool) -> None:
+        self._allowed, self.count = allowed, 0
+
+    def __call__(self, at: Address, error: TurnstateError) -> None:
+        if not self._allowed:
+            raise error
+        self.count += 1
+        screen.say(f"session {at.session} is left out: {error}")
+
+
+async def _present(
+    sessions: SessionManager, chosen: Sequence[Address], left_out: _LeftOut
+) -> AsyncIterator[SessionRow]:
     """Yield the sessions that still exist when they are reached."""
     for at in chosen:
         try:
             row = await sessions.store.get(at)
         except NotFound:
             screen.say(f"session {at.session} was deleted during the export")
+            continue
+        except StoreDamaged as error:
+            left_out(at, error)
             continue
         if is_incomplete(row):
             screen.say(f"session {at.session} skipped: its import is not finished")
@@ -162,30 +212,38 @@ async def _present(sessions: SessionManager, chosen: Sequence[Address]) -> Async
 
 
 async def _archive(
-    sessions: SessionManager, chosen: Sequence[Address], write: destination.Write, step: Step
+    sessions: SessionManager,
+    chosen: Sequence[Address],
+    left_out: _LeftOut,
+    write: destination.Write,
+    step: Step,
 ) -> int:
-    damaged, progress = 0, _ArchiveProgress(step)
-    addresses = (row.address async for row in _present(sessions, chosen))
-    async for line in archive(sessions.store, addresses):
+    damaged, session, progress = 0, "", _ArchiveProgress(step)
+    addresses = (row.address async for row in _present(sessions, chosen, left_out))
+    async for line in archive(sessions.store, addresses, left_out=left_out):
         write(encode_line(line))
         progress.add(line)
+        if isinstance(line, ArchivedSession):
+            session = line.id
         if isinstance(line, ArchivedEntry) and line.damaged:
             damaged += 1
-            place = line.id or f"{line.seq} of branch {line.branch}"
+            place = f"{line.id or f'{line.seq} of branch {line.branch}'} of session {session}"
             screen.say(f"entry {place} is damaged: the archive keeps its position without its content")
-    return 1 if damaged else 0
+    return 1 if damaged or left_out.count else 0
 
 
-async def _page(sessions: SessionManager, chosen: Sequence[Address], write: destination.Write) -> int:
+async def _page(
+    sessions: SessionManager, chosen: Sequence[Address], left_out: _LeftOut, write: destination.Write
+) -> int:
     if len(chosen) != 1:
         raise click.UsageError(f"html is one page for one session; {len(chosen):,} were named")
     damage = Damage()
-    async for row in _present(sessions, chosen):
+    async for row in _present(sessions, chosen, left_out):
         page = await read_page(sessions, row, log=WatchedLog(sessions.store, damage))
         write("".join(html_page(page)).rstrip("\n"))
     for notice in damage.notices():
         screen.say(notice)
-    return 1 if damage.lost else 0
+    return 1 if damage.lost or left_out.count else 0
 
 
 class _ArchiveProgress:
@@ -220,6 +278,7 @@ class _ArchiveProgress:
 async def _render(
     sessions: SessionManager,
     chosen: Sequence[Address],
+    left_out: _LeftOut,
     target: Format | str,
     write: destination.Write,
     step: Step,
@@ -228,9 +287,13 @@ async def _render(
     quiet: bool,
 ) -> int:
     done, lost = 0, False
-    async for row in _present(sessions, chosen):
+    async for row in _present(sessions, chosen, left_out):
         damage = Damage()
-        found = await conversation(WatchedLog(sessions.store, damage), row)
+        try:
+            found = await conversation(WatchedLog(sessions.store, damage), row)
+        except StoreDamaged as error:
+            left_out(row.address, error)
+            continue
         for notice in damage.notices():
             screen.say(f"session {row.id}: {notice}")
         lost |= bool(damage.lost)
@@ -246,7 +309,7 @@ async def _render(
             raise
         done += 1
         step(done * WHOLE, done)
-    return 1 if lost else 0
+    return 1 if lost or left_out.count else 0
 
 
 def _payload(row: SessionRow, window: Window, target: Format, *, quiet: bool) -> Any:

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from ...config.effects import file_of, shown_url
-from ...errors import StoreDamaged
+from ...errors import StoreDamaged, StoreError
 from ...home import Home
 from ...log.records import recount, sampled_recount
 from ...plain_text import counted
@@ -25,7 +25,7 @@ Exit codes:
   0  success
   1  damage was found, whether or not it was repaired
   2  bad usage, or input that cannot be read
-  3  the store cannot be opened
+  3  the store cannot be opened, or not be repaired in place
 """
 
 
@@ -41,7 +41,8 @@ def command(store: str, repair: bool, deep: bool, as_json: bool) -> int:
     them can be restored.
 
     Without --repair nothing is changed. Records that are set aside stay beside the log and can be
-    inspected. Copy the store's files before a repair.
+    inspected. Copy the store's files before a repair. Redis and Valkey are not repaired in place: export
+    all sessions, and import them into an empty database.
 
     \b
     Example:
@@ -81,13 +82,19 @@ async def _verify(url: str, *, repair: bool, deep: bool, as_json: bool) -> int:
 
 
 async def _everything(url: str, *, repair: bool, deep: bool) -> AsyncIterator[Finding]:
-    """Yield the findings of a store, then those of all checkpoints."""
-    async for finding in _findings(url, repair=repair, deep=deep):
-        yield finding
+    """Yield the findings of a store, then those of all checkpoints, also if the store cannot be used."""
+    unusable: StoreError | None = None
+    try:
+        async for finding in _findings(url, repair=repair, deep=deep):
+            yield finding
+    except StoreError as error:
+        unusable = error
     from ...checkpoints import verify  # deferred: help does not need it
 
     for finding in verify(Home.from_environment(), repair=repair):
         yield finding
+    if unusable is not None:
+        raise unusable
 
 
 async def _findings(url: str, *, repair: bool, deep: bool) -> AsyncIterator[Finding]:

@@ -4,7 +4,8 @@ Sessions are distributed over 256 buckets by the CRC-32 of their address. All ke
 tag, so they are on one node of a Cluster, and one script changes them together:
 
     {ts:7}:row:4:acmes1            the session; next to it branch, entry, body, id, asked (its keys), word,
-                                   own (its lists), aside (damaged data), gone (data that is being removed)
+                                   own (its lists), gone (data that is being removed), aside (what a repair
+                                   set aside, which nothing writes any more, and a removal still removes)
     {ts:7}:index :parcel :clock    of the bucket: the lists, the outbox, the last stamp of an entry
     ts:version                     the version of this layout
 

@@ -178,11 +178,11 @@ async def ahead(
 
 async def branches(server: Server, at: Address) -> list[BranchRow]:
     """Return all branches of a session in the order of their creation."""
-    key = session_key(at, b"branch")
-    (flat,) = await server.run(script("hashes"), [key], twice=True)
-    if not flat:
-        raise refusal(at, [b"absent"])
-    return branch_rows(flat)
+    answer = await server.run(script("branches"), session_keys(at), twice=True)
+    if answer[0] == b"absent":
+        raise refusal(at, answer)
+    _, head, seq, count, entries, flat = answer
+    return branch_rows(at, flat, head=head, seq=seq, count=count, entries=entries)
 
 
 async def rows_at(server: Server, at: Address, places: Iterable[bytes]) -> list[Row]:

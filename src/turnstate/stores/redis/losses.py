@@ -112,14 +112,11 @@ class LossDetector:
     def loss(self, at: Address) -> str:
         """Describe what is known to be missing from a session; return an empty string if nothing is."""
         loss = self._losses.get(at)
-        return _finding(at, loss, repair=False).fault if loss else ""
+        return _finding(at, loss).fault if loss else ""
 
-    def findings(self, *, repair: bool) -> list[Finding]:
-        """Return what is missing; a repair accepts the current state."""
-        found = [_finding(at, loss, repair=repair) for at, loss in self._losses.items()]
-        if repair:
-            self._losses.clear()
-        return found
+    def findings(self) -> list[Finding]:
+        """Return what is missing."""
+        return [_finding(at, loss) for at, loss in self._losses.items()]
 
     def _keep(self, at: Address, now: Sighting) -> None:
         known = self._known.get(at)
@@ -161,7 +158,7 @@ def _compare(
         losses.lost(at, known, row.head, written_over=now.rank >= known.rank)
 
 
-def _finding(at: Address, loss: Loss, *, repair: bool) -> Finding:
+def _finding(at: Address, loss: Loss) -> Finding:
     known, found, written_over = loss
     own = known.own if known.own and (written_over or known.own.place == known.head) else None
     branch, seq = own.place if own else known.head
@@ -178,7 +175,6 @@ def _finding(at: Address, loss: Loss, *, repair: bool) -> Finding:
         seq=seq,
         id=own.id if own else "",
         fault=f"entry {seq} of branch {branch} was acknowledged and is missing; {where}",
-        done="accepted as it is now" if repair else "",
     )
 
 

@@ -17,11 +17,12 @@ from ...errors import StoreDamaged
 from ...search_terms import entry_words
 from ..admission import KnownKey
 from ..values import MESSAGE, Address, BranchRow, Parcel, Receipt, Record, Row, SessionRow
+from ..verify.lineage import MAX_LOST
 from .layout import integer, named, natural, text
 
-_TEXTS = ("tenant", "id", "title", "counter", "holder", "reason")
-_NUMBERS = ("created", "active", "idle", "epoch", "branch", "seq", "total", "version", "fence", "lease_until")
-_SIGNED = ("total", "version")  # a session that is still being imported may begin below zero
+TEXTS = ("tenant", "id", "title", "counter", "holder", "reason")
+NUMBERS = ("created", "active", "idle", "epoch", "branch", "seq", "total", "version", "fence", "lease_until")
+SIGNED = ("total", "version")  # a session that is still being imported may begin below zero
 _LINE = re.compile(rb"(\d+) (\d+) (-?\d+) (-?\d+) (\d+) (\d+) (\d+) (\d+) (.*)", re.DOTALL)
 _BRANCH = re.compile(rb"(\d*)\|(\d+)\|(\d+)\|(\d*)\|(\d+):(.*)", re.DOTALL)
 _STATE = re.compile(rb"(\d+) (\d+) ([01]) (.*)", re.DOTALL)
@@ -29,10 +30,10 @@ _STATE = re.compile(rb"(\d+) (\d+) ([01]) (.*)", re.DOTALL)
 
 def session_fields(row: SessionRow) -> list[bytes]:
     """Return the fields of a session as alternating names and values; None has no field."""
-    texts = {name: text(getattr(row, name)) for name in _TEXTS}
-    numbers = {name: b"%d" % natural(getattr(row, name)) for name in _NUMBERS if name not in _SIGNED}
+    texts = {name: text(getattr(row, name)) for name in TEXTS}
+    numbers = {name: b"%d" % natural(getattr(row, name)) for name in NUMBERS if name not in SIGNED}
     lists = {"tags": msgspec.json.encode(row.tags), "meta": msgspec.json.encode(row.meta)}
-    given = {name: b"%d" % integer(getattr(row, name)) for name in _SIGNED}
+    given = {name: b"%d" % integer(getattr(row, name)) for name in SIGNED}
     if row.user is not None:
         given["user"] = text(row.user)
     if row.ended is not None:
@@ -45,8 +46,8 @@ def session(at: Address, flat: Sequence[bytes]) -> SessionRow:
     """Convert a hash to a session, or raise `StoreDamaged`."""
     kept = dict(zip(flat[::2], flat[1::2], strict=True))
     try:
-        texts = {name: kept[name.encode()].decode() for name in _TEXTS}
-        numbers = {name: int(kept[name.encode()]) for name in _NUMBERS}
+        texts = {name: kept[name.encode()].decode() for name in TEXTS}
+        numbers = {name: int(kept[name.encode()]) for name in NUMBERS}
         lists = {name: msgspec.json.decode(kept[name.encode()]) for name in ("tags", "meta")}
         user, ended = kept.get(b"user"), kept.get(b"ended")
         given = {
@@ -147,11 +148,37 @@ def entry(at: Address, place: bytes, line: bytes | None, body: bytes | None) -> 
     )
 
 
-def branch_rows(flat: Sequence[bytes]) -> list[BranchRow]:
-    """Convert a hash to branches in the order of their creation; skip its fields for their ends."""
+def branch_rows(
+    at: Address, flat: Sequence[bytes], *, head: bytes, seq: bytes, count: bytes, entries: int
+) -> list[BranchRow]:
+    """Convert a hash to branches in the order of their creation; its other fields are their ends.
+
+    Nothing else tells that a branch is lost, or that entries come after an end, where no read finds them. So
+    raise `StoreDamaged` unless branches are numbered without gaps and their ends lead to all entries. Those
+    that are missing before an end are read as damaged, unless the end is so far away that it is wrong itself.
+    """
     kept = dict(zip(flat[::2], flat[1::2], strict=True))
-    ids = sorted(int(name) for name in kept if not name.startswith(b"t"))
-    return [branch(id, kept[b"%d" % id]) for id in ids]
+    ids = sorted(int(name) for name in kept if name.isdigit())
+    found = [branch(id, kept[b"%d" % id]) for id in ids]
+    shown = f"of session {at.session!r:.80}"
+    if not count.isdigit() or not ids or ids != list(range(1, max(len(ids), int(count)) + 1)):
+        raise StoreDamaged(f"branches {shown} are missing; run `turnstate verify`")
+    ends = {one.id: end(kept, one.id) or (-1, 0) for one in found}
+    if head.isdigit() and seq.isdigit():
+        ends[int(head)] = int(seq), 0
+    sizes = [ends[one.id][0] - one.fork_seq for one in found]
+    if ends.keys() != set(ids) or min(sizes) < 0 or not sum(sizes) - MAX_LOST <= entries <= sum(sizes):
+        raise StoreDamaged(f"the branches {shown} do not lead to its entries; run `turnstate verify`")
+    return found
+
+
+def end(kept: dict[bytes, bytes], id: int) -> tuple[int, int] | None:
+    """Return the stored end of a branch and the total there; the head's branch has none of its own."""
+    try:
+        seq, total = map(int, kept.get(b"t%d" % id, b"").split(b" "))
+    except ValueError:
+        return None
+    return seq, total
 
 
 def branch(id: int, kept: bytes) -> BranchRow:
@@ -196,24 +223,25 @@ def packed_parcel(one: Parcel) -> bytes:
 
 def parcel(id: bytes, packed: bytes, state: bytes) -> Parcel:
     """Convert the immutable part of a parcel and its state to a parcel."""
-    tenant, rest = _first_name(packed)
-    of_session, rest = _first_name(rest)
-    kind, body = _first_name(rest)
     found = _STATE.fullmatch(state)
-    if found is None:
-        raise StoreDamaged(f"the parcel {id!r:.80} is damaged; run `turnstate verify`")
-    due, tries, parked, error = found.groups()
-    return Parcel(
-        id=id.decode(),
-        tenant=tenant.decode(),
-        session=of_session.decode(),
-        kind=kind.decode(),
-        body=body,
-        due=int(due),
-        tries=int(tries),
-        error=error.decode(),
-        parked=parked == b"1",
-    )
+    try:
+        tenant, rest = _first_name(packed)
+        of_session, rest = _first_name(rest)
+        kind, body = _first_name(rest)
+        due, tries, parked, error = found.groups() if found else ()
+        return Parcel(
+            id=id.decode(),
+            tenant=tenant.decode(),
+            session=of_session.decode(),
+            kind=kind.decode(),
+            body=body,
+            due=int(due),
+            tries=int(tries),
+            error=error.decode(),
+            parked=parked == b"1",
+        )
+    except ValueError:
+        raise StoreDamaged(f"the parcel {id!r:.80} is damaged; run `turnstate verify`") from None
 
 
 def _first_name(packed: bytes) -> tuple[bytes, bytes]:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from ...errors import Fenced
+from ...errors import Fenced, StoreError
 from ...tokens.cost import INLINE, off_loop
 from ..admission import busy, check_meta
 from ..ahead import Ahead
@@ -63,10 +63,15 @@ from .search import MAX_SCANNED, search
 from .server import Server, script
 from .settings import RedisSettings, claim_layout, described, settings, weakest
 from .target import RedisTarget, parsed
-from .verify import verified
+from .verify import addresses, verified
 
 PAGE = 100
 """Sessions that are fetched at a time."""
+
+NO_REPAIR = (
+    "{name} cannot be repaired in place: run `turnstate export --all` for each tenant, which says what it "
+    "leaves out, then `turnstate import` into an empty database"
+)
 
 
 class RedisStore:
@@ -401,17 +406,22 @@ class RedisStore:
         return False
 
     async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
-        """Check everything, and with ``repair`` move damaged records aside.
+        """Check everything; ``repair`` raises `StoreError`, which says what to do instead.
 
         If the server may lose acknowledged writes, also report those that this store knows to be missing.
         """
+        if repair:
+            raise StoreError(NO_REPAIR.format(name=self._server.name))
         await compare_with_server(self._server, self._losses)
-        for finding in self._losses.findings(repair=repair):
+        for finding in self._losses.findings():
             yield finding
-        async for finding in verified(self._server, repair=repair, recount=recount):
-            if repair:
-                self._losses.forget(Address(finding.tenant, finding.session))
+        async for finding in verified(self._server, recount=recount):
             yield finding
+
+    async def addresses(self) -> AsyncIterator[Address]:
+        """Yield the addresses of all sessions of all tenants, in any order, also of those in no list."""
+        async for at in addresses(self._server):
+            yield at
 
 
 def _fence(lease: Lease) -> bytes:

@@ -1,9 +1,13 @@
 -- include basics
--- A parcel is two fields: its immutable part, and its state.
+-- A parcel is two fields: its immutable part, and its state. One that is damaged is passed over, since an error in
+-- the middle of a script would leave half of its writes, and one parcel would keep all others from being delivered.
 local function whose(packed)
   local length, from = string.match(packed, '^(%d+):()')
-  local rest = from + length
+  local rest = length and from + length
   local more, start = string.match(packed, '^(%d+):()', rest)
+  if not rest or not more then
+    return nil
+  end
   return string.sub(packed, 1, rest - 1), string.sub(packed, rest, start + more - 1)
 end
 
@@ -13,7 +17,7 @@ local function standing(parcels, id)
     return nil
   end
   local due, tries, parked, error = string.match(kept[2], '^(%d+) (%d+) ([01]) (.*)$')
-  if not due then
+  if not due or not whose(kept[1]) then
     return nil
   end
   return {packed = kept[1], due = due, tries = tonumber(tries), parked = parked == '1', error = error}
@@ -45,6 +49,8 @@ local function discard(index, parcels, id, packed)
   if state then
     call('ZREM', index, lists(id, state))
   end
-  call('ZREM', index, 's' .. tenant .. session .. id)
+  if tenant then
+    call('ZREM', index, 's' .. tenant .. session .. id)
+  end
   call('HDEL', parcels, 'b' .. id, 's' .. id)
 end
