@@ -1,4 +1,4 @@
-"""An index that lost its entries is noticed: what is missing is scanned for, or one error says so."""
+"""An index that lost its entries is noticed: entries are scanned for, and of sessions an error says so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 from tests.unit.stores.verification_fixtures import (
     LONG,
     NOW,
-    SHORT,
     furnish,
     noted,
     run,
@@ -23,11 +22,11 @@ from tests.unit.stores.verification_fixtures import (
     verified,
 )
 from turnstate import Budget, Message, SessionManager
-from turnstate.errors import AlreadyExists, StoreDamaged
+from turnstate.errors import StoreDamaged
 from turnstate.session import Session
-from turnstate.stores.sqlite import SqliteStore
-from turnstate.stores.sqlite.soundness import words_are_indexed
-from turnstate.stores.values import Change, Filter, Fork, Parcel, Span
+from turnstate.stores.sqlite import SqliteStore, soundness
+from turnstate.stores.sqlite.search import words_are_indexed
+from turnstate.stores.values import Address, Change, Filter, Fork, Span
 
 T = TypeVar("T")
 
@@ -241,26 +240,44 @@ def test_a_repair_leaves_promises_that_hold(path: Path) -> None:
     assert verified(path) == []
 
 
-@pytest.mark.parametrize("tree", ["sqlite_autoindex_session_1", "session_by_creation", "session_by_user"])
-def test_sessions_are_found_and_listed_without_any_one_index(path: Path, tree: str) -> None:
+INDEXES = ["sqlite_autoindex_session_1", "session_by_creation", "session_by_user", "session_by_expiry"]
+
+
+@pytest.mark.parametrize("most", [10_000, 0], ids=["few sessions", "many sessions"])
+@pytest.mark.parametrize("tree", INDEXES)
+def test_no_list_and_no_search_is_incomplete_if_any_index_of_sessions_is(
+    path: Path, tree: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(soundness, "MAX_COMPARED", most)
     empty(path, tree)
 
-    async def read(store: SqliteStore) -> tuple[str, list[str], list[str]]:
-        everything = await store.page(LONG.tenant, Filter())
-        of_user = await store.page(LONG.tenant, Filter(user="u"))
-        return (await store.get(SHORT)).id, [row.id for row in everything], [row.id for row in of_user]
+    async def read(store: SqliteStore) -> None:
+        asked: list[Callable[[], Coroutine[Any, Any, Any]]] = [
+            lambda: store.page(LONG.tenant, Filter()),
+            lambda: store.page(LONG.tenant, Filter(user="u")),
+            lambda: store.page(LONG.tenant, Filter(), order="active"),
+            lambda: store.due(LONG.tenant, NOW + 10_000),
+            lambda: store.search(LONG.tenant, ["disk"], user=None, before=None, limit=9),
+            lambda: store.get(Address(LONG.tenant, "unknown")),
+        ]
+        for ask in asked:
+            for _ in range(2):  # an error is not remembered as an answer
+                with pytest.raises(StoreDamaged, match="turnstate verify"):
+                    await ask()
+        if tree != INDEXES[0]:
+            assert (await store.get(LONG)).id == "long"
 
-    assert run(path, read) == ("short", ["long"], ["long"])
+    run(path, read)
 
 
-def test_sessions_end_by_themselves_without_the_index_of_times(path: Path) -> None:
-    empty(path, "session_by_expiry")
+@pytest.mark.parametrize("tree", INDEXES[1:])
+def test_a_session_that_is_found_can_be_used_whatever_the_lists(talk: Path, tree: str) -> None:
+    async def go_on(session: Session) -> int:
+        await session.append(Message.user("one more"))
+        return len(await session.messages())
 
-    async def read(store: SqliteStore) -> list[str]:
-        assert [row.id for row in await store.page(LONG.tenant, Filter())] == ["long"]
-        return [row.id for row in await store.due(LONG.tenant, NOW + 10_000)]
-
-    assert run(path, read) == ["long"]
+    empty(talk, tree)
+    assert in_session(talk, go_on) == 21
 
 
 def test_sessions_are_listed_by_their_tags_without_the_table_of_tags(path: Path) -> None:
@@ -289,7 +306,7 @@ def test_an_id_is_not_given_twice_without_the_index_of_ids(path: Path) -> None:
     empty(path, "sqlite_autoindex_session_1")
 
     async def create(store: SqliteStore) -> None:
-        with pytest.raises(AlreadyExists):
+        with pytest.raises(StoreDamaged, match="an index does not lead to all of them"):
             await store.create(session(LONG))
 
     run(path, create)
@@ -307,13 +324,17 @@ def test_a_session_is_not_deleted_in_part(path: Path, tree: str) -> None:
     run(path, remove)
 
 
-def test_parcels_are_found_without_their_index(path: Path) -> None:
-    empty(path, "outbox_by_due")
+@pytest.mark.parametrize("tree", ["outbox_by_due", "outbox_by_session", "outbox"])
+def test_no_list_of_parcels_is_incomplete_if_an_index_of_the_outbox_is(path: Path, tree: str) -> None:
+    empty(path, tree)
 
-    async def read(store: SqliteStore) -> list[Parcel]:
-        return await store.parcels()
+    async def read(store: SqliteStore) -> None:
+        with pytest.raises(StoreDamaged, match="parcels are missing"):
+            await store.parcels()
+        with pytest.raises(StoreDamaged, match="parcels are missing"):
+            await store.take(NOW, until=NOW + 9, limit=9)
 
-    assert [parcel.id for parcel in run(path, read)] == ["p"]
+    run(path, read)
 
 
 def test_a_search_that_meets_a_lost_message_says_so(path: Path) -> None:

@@ -29,6 +29,7 @@ from tests.unit.stores.verification_fixtures import (
 from turnstate.codec import decode_entry
 from turnstate.context.policy import Budget
 from turnstate.entry import Note
+from turnstate.errors import StoreDamaged
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.session.manager import SessionManager
 from turnstate.stores.sqlite import SqliteStore
@@ -347,7 +348,8 @@ def test_a_damaged_index_does_not_lead_to_the_session_of_another_tenant(path: Pa
     path.write_bytes(data)
 
     async def read(store: SqliteStore) -> None:
-        assert (await store.get(SHORT)).id == "short"
+        with pytest.raises(StoreDamaged, match="session short cannot be read"):
+            await store.get(SHORT)
         assert (await store.get(LONG)).id == "long"
 
     run(path, read)

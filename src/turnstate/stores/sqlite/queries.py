@@ -13,20 +13,6 @@ SQL = named_statements(__package__, "queries.sql", "verification.sql")
 MIGRATIONS = migration_steps(__package__)
 """The schema migrations in order; a step's number is its position, counted from 1."""
 
-# The outbox has no rowid, so with NOT INDEXED SQLite could still choose which B-tree to read.
-_TABLES = {
-    "page": ("session", "NOT INDEXED"),
-    "page_of_user": ("session", "NOT INDEXED"),
-    "due_sessions": ("session", "NOT INDEXED"),
-    "due_parcels": ("outbox", "INDEXED BY sqlite_autoindex_outbox_1"),
-    "parcels": ("outbox", "INDEXED BY sqlite_autoindex_outbox_1"),
-}
-SCANS = {
-    name: SQL[name].replace(f"FROM {table} ", f"FROM {table} {how} ", 1)
-    for name, (table, how) in _TABLES.items()
-}
-"""Statements that scan their whole table, for use when one of its indexes is damaged."""
-
 SHORT = {
     name: SQL[name].replace(" body,", " CASE WHEN length(body) <= :most THEN body END,", 1)
     for name in ("read", "read_newest")

@@ -15,18 +15,6 @@ WHERE key = (SELECT key FROM session WHERE tenant = :tenant AND id = :session)
 -- name: indexed_key
 SELECT key FROM session INDEXED BY sqlite_autoindex_session_1 WHERE tenant = :tenant AND id = :session;
 
--- name: scanned_key
-SELECT key FROM session NOT INDEXED WHERE tenant = :tenant AND id = :session;
-
--- name: session_at
-SELECT key, tenant, id, user, title, tags, counter, meta, created, active, idle, epoch, branch, seq, total,
-       version, fence, lease_until, holder, ended, reason
-FROM session NOT INDEXED
-WHERE key = :key;
-
--- name: place_at
-SELECT key, branch, seq FROM session NOT INDEXED WHERE key = :key;
-
 -- name: add_session
 INSERT INTO session (tenant, id, user, title, tags, counter, meta, created, active, idle, epoch, branch, seq,
                      total, version, fence, lease_until, holder, ended, reason, expires, marks)

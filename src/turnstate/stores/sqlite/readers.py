@@ -187,7 +187,7 @@ class Readers:
         """Open this thread's connection while no query waits for it, and let it read the schema."""
         if getattr(self._local, "db", None) is None and not self._closed:
             with suppress(apsw.Error, StoreError):  # the next query fails in the same way, and reports it
-                self._connection().execute(SQL["session_at"], {"key": None})
+                self._connection().execute(SQL["session"], {"tenant": None, "session": None})
         if self._quick >= QUICK_READS and self._here is None:
             with suppress(apsw.Error, StoreError), self._using:
                 self._open_here()
@@ -196,7 +196,7 @@ class Readers:
         if self._here is None and not self._closed:
             db = self._kept(connect(self._path, write=False))
             db.set_busy_handler(None)  # if the file is locked, a thread waits instead
-            db.execute(SQL["session_at"], {"key": None})
+            db.execute(SQL["session"], {"tenant": None, "session": None})
             self._here = db
 
     def _read(self, job: Query[T]) -> T:

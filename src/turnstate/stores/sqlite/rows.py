@@ -16,7 +16,7 @@ from ...errors import NotFound, StoreDamaged
 from ..values import MESSAGE, Address, BranchRow, Parcel, Record, Row, SessionRow
 from .faults import UNREADABLE
 from .queries import SQL
-from .soundness import ids_are_indexed
+from .soundness import check_sessions
 
 T = TypeVar("T")
 
@@ -43,34 +43,22 @@ def session_row(db: apsw.Connection, at: Address) -> tuple[int, SessionRow]:
     """Return a session with its integer key, or raise `NotFound`."""
     for found in db.execute(SQL["session"], at._asdict()):
         return found[0], _session(found)
-    for found in db.execute(SQL["session_at"], {"key": _scanned(db, at)}):
-        return found[0], _session(found)
-    raise NotFound(f"there is no session {at.session}")
+    raise _not_found(db, at)
 
 
 def session_place(db: apsw.Connection, at: Address) -> SessionPlace:
     """Return the integer key of a session and its head, or raise `NotFound`."""
     for found in db.execute(SQL["session_place"], at._asdict()):
         return SessionPlace(*found)
-    for found in db.execute(SQL["place_at"], {"key": _scanned(db, at)}):
-        return SessionPlace(*found)
-    raise NotFound(f"there is no session {at.session}")
+    raise _not_found(db, at)
 
 
-def _scanned(db: apsw.Connection, at: Address) -> int | None:
-    """Return the key of a session that the index of ids does not lead to, or None.
-
-    Scan the table only if that index is known to be damaged. A session that is in the index but not in the
-    table is lost, which is different from one that never existed: raise `StoreDamaged`.
-    """
-    known = list(db.execute(SQL["indexed_key"], at._asdict()))
-    if not known and ids_are_indexed(db):
-        return None
-    for (key,) in db.execute(SQL["scanned_key"], at._asdict()):
-        return int(key)
-    if known:
-        raise StoreDamaged(f"the row of session {at.session} cannot be read; run `turnstate verify`")
-    return None
+def _not_found(db: apsw.Connection, at: Address) -> NotFound | StoreDamaged:
+    """Return the error for a session that cannot be read, which may be lost and not unknown."""
+    if list(db.execute(SQL["indexed_key"], at._asdict())):
+        return StoreDamaged(f"the row of session {at.session} cannot be read; run `turnstate verify`")
+    check_sessions(db)
+    return NotFound(f"there is no session {at.session}")
 
 
 def last_branch(db: apsw.Connection, key: int, head: int) -> int:

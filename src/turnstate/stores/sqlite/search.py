@@ -31,7 +31,7 @@ from ..values import MESSAGE, Hit
 from .connection import Connection, with_lock
 from .queries import SQL
 from .rows import entry_row, unreadable_row
-from .soundness import entries_are_there, list_is_indexed, words_are_indexed
+from .soundness import check_lists, once
 
 STEP = 256
 """Entries to index in one transaction, during which other processes cannot write."""
@@ -53,6 +53,8 @@ _MOST_SESSIONS = 200  # of a user whose key ranges are looked up before a search
 
 _WORD = re.compile("[a-z0-9_\x80-\U0010ffff]+").fullmatch
 """Matches a single token of the index; anything else would be a query of several tokens, or invalid."""
+
+_ROWS_CAN_BE_DELETED = b"\xff\0\0\1"  # a marker in the index, whose rows have no values of their own
 
 _INDEX_IS_DAMAGED = "the search index is damaged; run `turnstate verify --repair`"
 
@@ -152,7 +154,7 @@ def search(
     """Return the entries that contain all the words, newest first, starting after a mark."""
     if limit < 1 or not words or not all(_WORD(word) for word in words):
         return []
-    list_is_indexed(db)  # hits are filtered by tenant: the rows of sessions must be sound
+    check_lists(db)  # hits are filtered by tenant and user: the rows of sessions must be sound
     if not words_are_indexed(db):
         raise StoreDamaged(_INDEX_IS_DAMAGED)
     which: dict[str, Any] = {"tenant": tenant, "user": user, "session": session, "before": before}
@@ -217,3 +219,73 @@ def _check_complete(db: apsw.Connection, after: int, last: int, count: int) -> N
     """
     if last - after != count and not entries_are_there(db):
         raise StoreDamaged("entries that were not indexed are missing; run `turnstate verify`")
+
+
+# A search uses the index of words only if all of it can be found.
+
+
+@once
+def entries_are_there(db: apsw.Connection) -> bool:
+    """Return True if the table has as many entries as all sessions promise together."""
+    ((promised, there),) = db.execute(SQL["all_entries"])
+    return bool(promised == there)
+
+
+@once
+def words_are_indexed(db: apsw.Connection) -> bool:
+    """Return True if every page of the search index can be found by its first word."""
+    known = set(db.execute(SQL["pages_of_words"]))
+    for (structure,) in db.execute(SQL["structure_of_words"]):
+        try:
+            segments = _segments(structure)
+        except IndexError:
+            return False
+        for segment, first, last in segments:
+            missing = (page for page in range(first + 1, last + 1) if (segment, page) not in known)
+            if any(_begins_a_word(db, segment, page) for page in missing):
+                return False
+    return True  # without a structure record SQLite itself refuses to search
+
+
+def _begins_a_word(db: apsw.Connection, segment: int, page: int) -> bool:
+    """Return True if a page of the search index does more than continue a long list.
+
+    Its third and fourth bytes are the length of the lists, after which the offsets of words follow.
+    """
+    for (block,) in db.execute(SQL["page_of_words"], {"id": (segment << 37) + page}):
+        return int.from_bytes(block[2:4], "big") < len(block)
+    return True
+
+
+def _segments(structure: bytes) -> list[tuple[int, int, int]]:
+    """Return the segments of the search index: number, first and last page of each.
+
+    An FTS5 structure record begins with a four-byte number and, if rows can be deleted, a four-byte marker.
+    Variable-length integers follow: the numbers of levels, segments and writes; for each level the numbers of
+    merges and segments; for each segment its number, its first and last page, and five integers for deletion.
+    """
+    numbers, found = _numbers(structure[8:]), list[tuple[int, int, int]]()
+    if structure[4:8] != _ROWS_CAN_BE_DELETED:
+        raise StoreDamaged("the search index has an unknown structure; run `turnstate verify --repair`")
+    place, levels = 3, numbers[0]
+    for _ in range(levels):
+        end = place + 2 + 8 * numbers[place + 1]
+        found += [(numbers[at], numbers[at + 1], numbers[at + 2]) for at in range(place + 2, end, 8)]
+        place = end
+    return found
+
+
+def _numbers(data: bytes) -> list[int]:
+    """Decode SQLite's variable-length integers: seven bits per byte, and eight in the ninth byte."""
+    found, value, size = list[int](), 0, 0
+    for byte in data:
+        size += 1
+        if size == 9:
+            found.append(value << 8 | byte)
+        elif byte & 0x80:
+            value = value << 7 | byte & 0x7F
+            continue
+        else:
+            found.append(value << 7 | byte)
+        value = size = 0
+    return found

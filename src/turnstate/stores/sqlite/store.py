@@ -52,7 +52,7 @@ from . import changes, feed, log, search
 from .connection import Connection, check_sqlite_version, is_current, migrated
 from .connection import connect as open_connection
 from .faults import FilesReplaced, translated
-from .queries import SCANS, SQL
+from .queries import SQL
 from .read_only import NoWriter, is_read_only, readers_of
 from .readers import Query, Readers
 from .rows import (
@@ -64,7 +64,7 @@ from .rows import (
     session_row,
     sessions,
 )
-from .soundness import expiry_is_indexed, list_is_indexed, parcels_are_indexed
+from .soundness import check_lists, check_parcels, check_sessions
 from .target import commits_in_loop, mode_of, path_of
 from .verify import findings
 from .wal import beside, unnoted_fault
@@ -294,14 +294,14 @@ class SqliteStore:
     ) -> list[SessionRow]:
         """Return a page of sessions, the newest first by creation or by activity, starting after a mark."""
         name = "page" if which.user is None else "page_of_user"
+        if order == "active":  # a scan: every append would have to update an index by activity
+            name = "page_by_activity"
         columns = structs.asdict(which) | {"tenant": tenant, "limit": limit}
         columns |= {"moment": after and after.moment, "id": after and after.id}
 
         def page(db: apsw.Connection) -> list[SessionRow]:
-            is_indexed = list_is_indexed(db)
-            if order == "active":  # every append would have to update an index by activity
-                return sessions(db.execute(SQL["page_by_activity"], columns))
-            return sessions(db.execute((SQL if is_indexed else SCANS)[name], columns))
+            check_lists(db)
+            return sessions(db.execute(SQL[name], columns))
 
         return await self._read(page)
 
@@ -340,7 +340,8 @@ class SqliteStore:
         which = {"tenant": tenant, "now": now, "limit": limit}
 
         def due(db: apsw.Connection) -> list[SessionRow]:
-            return sessions(db.execute((SQL if expiry_is_indexed(db) else SCANS)["due_sessions"], which))
+            check_sessions(db)
+            return sessions(db.execute(SQL["due_sessions"], which))
 
         return await self._read(due)
 
@@ -506,9 +507,8 @@ def _set_lease(db: apsw.Connection, key: int, lease: Lease, holder: str) -> None
 
 
 def _parcels(db: apsw.Connection, name: str, which: dict[str, Any]) -> list[Parcel]:
-    """Return parcels by an index or, if that is damaged, by a scan of the outbox."""
-    sql = (SQL if parcels_are_indexed(db) else SCANS)[name]
-    return [parcel(row) for row in db.execute(sql, which)]
+    check_parcels(db)
+    return [parcel(row) for row in db.execute(SQL[name], which)]
 
 
 async def connect(url: str) -> SqliteStore:

@@ -57,14 +57,13 @@ WHERE key = :key;
 
 -- SQLite counts the rows of whichever tree is the smallest, whatever INDEXED BY says; it does not so with sum.
 -- name: session_counts
-SELECT (SELECT count(*) FROM session NOT INDEXED),
+SELECT sessions,
        (SELECT coalesce(sum(1), 0) FROM session INDEXED BY sqlite_autoindex_session_1),
        (SELECT coalesce(sum(1), 0) FROM session INDEXED BY session_by_creation),
-       (SELECT coalesce(sum(1), 0) FROM session INDEXED BY session_by_user);
-
--- name: expiry_counts
-SELECT (SELECT count(*) FROM session NOT INDEXED WHERE expires IS NOT NULL),
-       (SELECT coalesce(sum(1), 0) FROM session INDEXED BY session_by_expiry WHERE expires IS NOT NULL);
+       (SELECT coalesce(sum(1), 0) FROM session INDEXED BY session_by_user),
+       expiring,
+       (SELECT coalesce(sum(1), 0) FROM session INDEXED BY session_by_expiry WHERE expires IS NOT NULL)
+FROM (SELECT count(*) AS sessions, count(expires) AS expiring FROM session NOT INDEXED);
 
 -- name: outbox_counts
 SELECT (SELECT coalesce(sum(1), 0) FROM outbox INDEXED BY sqlite_autoindex_outbox_1),
