@@ -27,8 +27,7 @@ from ...files import FILE_MODE
 from ...open_databases import PATIENCE, hold, no_hold
 from ...own_files import APPLICATION
 from ...process import keep_forever
-from .disk import check_locks, no_locks
-from .faults import FilesReplaced
+from .faults import FilesReplaced, check_locks, no_locks
 from .queries import MIGRATIONS
 from .rows import add_functions
 from .wal import has_log, lost_commits, note_lost_commits, read_log, report_lost_commits
