@@ -119,7 +119,7 @@ class Batches(Generic[J]):
         self._pending.add(one.answer)
         try:
             return await self._alone(one.job)
-        finally:
+        finally:  # also if the caller is canceled: its session would stay busy for ever
             self._pending.discard(one.answer)
             one.settle(None)  # for `close`
             self._end([one])

@@ -202,6 +202,7 @@ class Connections:
             await connection.execute(f"BEGIN; {settings}", timeout=patience)
             rows = await _fetched(connection, sql, arguments, patience)
             await connection.execute("COMMIT", timeout=patience)
+        # Also if the task is canceled: the next caller of this connection must not continue the transaction.
         except BaseException:
             if not connection.is_closed() and connection.is_in_transaction():
                 try:

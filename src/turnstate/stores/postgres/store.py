@@ -365,7 +365,7 @@ async def connect(url: str) -> PostgresStore:
     connections = await Connections.open(target(url))
     try:
         await migrate(connections)
-    except BaseException:
+    except BaseException:  # a canceled task, too: nobody else could close these connections
         await connections.close()
         raise
     return PostgresStore(connections)

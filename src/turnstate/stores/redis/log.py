@@ -92,7 +92,7 @@ async def _committed(
     except AnswerLost as lost:
         if change.key is None:
             raise
-        try:
+        try:  # within the time of the first request: a caller waits for one timeout, not for two
             keys = session_keys(change.at)
             answer = await server.run(script("commit"), keys, arguments, twice=True, until=until)
         except StoreUnavailable:
@@ -136,7 +136,7 @@ async def read(
         rows += [entry(at, *columns) for columns in found]
         if int(first) > int(last):
             return rows
-        most = b""
+        most = b""  # the first answer has turned the limit into a first and a last number
 
 
 async def find(server: Server, at: Address, ids: Sequence[str]) -> list[Row]:

@@ -215,6 +215,7 @@ class Server:
                         refusal = error
                     except LOST as error:
                         losses += 1
+                        # Sent again only if that cannot write twice: it may have run without its answer.
                         harmless = twice or never_sent(error)
                         if not harmless or losses > RETRIES or isinstance(error, REFUSED):
                             raise

@@ -87,7 +87,7 @@ class RedisStore:
         """Finish pending work and close the connections; a child that inherited them does nothing."""
         if self._server.owner.is_elsewhere:
             return
-        await self._appends.batches.close()
+        await self._appends.batches.close()  # first: what waits there has not been sent yet
         await self._server.close()
 
     # Log
@@ -268,7 +268,7 @@ class RedisStore:
         """Delete a session with everything that belongs to it."""
         asked = [named(at.tenant), text(at.session)]
         answer = await self._server.run(script("remove"), session_keys(at), asked)
-        self._losses.forget(at)
+        self._losses.forget(at)  # or what was removed on purpose would be reported as lost
         await log.sweep(self._server, at)  # also cleans up after an interrupted removal
         if answer[0] != b"gone":
             raise refusal(at, answer)
@@ -448,7 +448,7 @@ async def connect(url: str) -> RedisStore:
     try:
         found = await settings(server, target)
         await claim_layout(server)
-    except BaseException:
+    except BaseException:  # a canceled task, too: nobody else could close these connections
         await server.close()
         raise
     return RedisStore(server, target, found)

@@ -188,6 +188,7 @@ def commit_together(
         if change.key:
             keys[key, change.key.name] = change, receipt
         outcomes.append(receipt)
+    # Entries first: an id that is taken fails here, before a session promises what it does not have.
     db.executemany(SQL["add_entry"], entries)
     db.executemany(
         SQL["advance_session"], [advance_columns(key, row, marks) for key, (row, marks) in moved.items()]

@@ -93,7 +93,7 @@ class Connection(apsw.Connection):
         self.pages = 0  # in the WAL, after the last commit
         try:
             super().__init__(uri or file, flags=flags | (apsw.SQLITE_OPEN_URI if uri else 0), vfs=vfs)
-        except BaseException:
+        except BaseException:  # a signal, too: without a connection, nothing would ever release the hold
             self.hold.release()
             raise
         self.set_wal_hook(_note_pages)  # instead of SQLite's, which checkpoints at once
@@ -136,10 +136,10 @@ class Connection(apsw.Connection):
         try:
             if self._is_open and self.in_transaction:
                 self.execute("ROLLBACK")
-        except apsw.Error:
+        except apsw.Error:  # what is left of the transaction must not be continued by the next one
             self.close(True)
             raise
-        finally:
+        finally:  # after the rollback, never before
             self.hold.end_write(self)
 
     @contextmanager
@@ -162,6 +162,7 @@ class Connection(apsw.Connection):
         with self.hold.checkpointing() as is_allowed:
             if not is_allowed:
                 return False
+            # Also if a reader is in the way: the next commit counts the pages again, and tries again.
             self.pages = 0
             ((busy, _, _),) = self.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
             return not busy
@@ -174,7 +175,7 @@ class Connection(apsw.Connection):
         while not held.drops_locks and held.has_kept_locks():
             try:
                 result = self.read_once(job)
-            except Exception:
+            except Exception:  # without its locks, a read may meet pages that another process is changing
                 if held.has_kept_locks():
                     raise
             else:
@@ -237,10 +238,10 @@ def connect(path: str, *, write: bool, uri: str | None = None, vfs: str | None =
         db.set_busy_handler(patience(path))
         if write:
             _prepare_writer(db)
-        db.hold.note_files()
+        db.hold.note_files()  # after the pragmas, which may create the files next to it
         if write:
             db.check_files()
-    except BaseException:
+    except BaseException:  # a signal, too: a connection that nobody has would keep its hold for ever
         db.close()
         raise
     return db
@@ -271,6 +272,7 @@ def migrated(path: str, mode: int = FILE_MODE) -> Connection:
                 raise
             if time.monotonic() > deadline - PATIENCE + LOCKED:
                 check_locks(path)
+            # Random, so that processes that started together do not meet again at the next try.
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311
 
 
@@ -310,9 +312,9 @@ def _migrated(path: str) -> Connection:
         if is_current:
             _prepare_writer(db)
             db.check_files()
-            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)  # now it is known to be ours
             return db
-    except BaseException:
+    except BaseException:  # a signal, too: a connection that nobody has would keep its hold for ever
         db.close()
         raise
     db.close()  # checkpoints the new schema from the WAL to the file
@@ -330,7 +332,7 @@ def _is_current(db: Connection, path: str) -> bool:
 
 def _step_up(db: Connection, path: str) -> None:
     """Bring the schema up to date; count what a damaged WAL lost before that, and record it afterwards."""
-    log = read_log(path)
+    log = read_log(path)  # before anything is written, since that overwrites the frames in question
     lost = lost_commits(db, path, log)
     db.pragma("auto_vacuum", "INCREMENTAL")  # affects only a new file; allows it to give back free pages
     _prepare_writer(db)
@@ -416,8 +418,9 @@ def with_lock(db: Connection, work: Callable[[], None]) -> None:
         try:
             work()
             db.execute("COMMIT")
+            # After the commit: it may have gone to a file that was replaced in the meantime.
             db.check_files(within=LOOK_AGAIN)
-        except BaseException:
+        except BaseException:  # a signal, too: the lock would keep all other processes from writing
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
@@ -465,9 +468,9 @@ def _prepare_writer(db: apsw.Connection) -> None:
         raise StoreUnavailable(
             f"{db.filename} cannot be put into WAL mode; its file system must support shared memory"
         )
-    db.pragma("synchronous", "FULL")
-    db.pragma("secure_delete", "ON")
-    db.pragma("cache_size", -16_000)
+    db.pragma("synchronous", "FULL")  # the WAL is synced before COMMIT returns: acknowledged means durable
+    db.pragma("secure_delete", "ON")  # deleted text is overwritten, which an erasure relies on
+    db.pragma("cache_size", -16_000)  # in kilobytes: eight times the default
 
 
 def patience(path: str, seconds: float = PATIENCE) -> Callable[[int], bool]:

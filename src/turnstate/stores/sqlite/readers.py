@@ -170,7 +170,7 @@ class Readers:
                 if not future.cancelled():
                     with self._running:
                         result = work()
-            except BaseException as raised:
+            except BaseException as raised:  # whatever it is, the caller waits for it, and the thread goes on
                 error = raised
             with self._gate:
                 self._unfinished -= 1

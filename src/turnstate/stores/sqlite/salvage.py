@@ -67,7 +67,7 @@ def salvage(path: str) -> Salvaged:
                 source.execute("BEGIN")
                 with_lock(target, lambda: _copy(source, target))
             ((sessions, entries),) = target.execute(SQL["salvaged"])
-    except BaseException:
+    except BaseException:  # a signal, too: a copy that is half done must not be found later
         _remove(part)
         raise
     return Salvaged(part, sessions, entries)
@@ -81,7 +81,7 @@ def _mode(path: str) -> int:
 
 def publish(path: str, part: str) -> None:
     """Rename a salvaged file durably."""
-    with open(part, "rb") as file:
+    with open(part, "rb") as file:  # before it has the name that promises a whole copy
         os.fsync(file.fileno())
     os.rename(part, salvage_path(path))
     sync_folder(os.path.dirname(os.path.abspath(path)))

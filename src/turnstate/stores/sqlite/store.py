@@ -263,6 +263,7 @@ class SqliteStore:
         def create(db: apsw.Connection) -> SessionRow:
             total, tags = sum(record.tokens for record in records), tuple(sorted(set(row.tags)))
             made = structs.replace(row, tags=tags, branch=1, seq=len(records), total=total)
+            # The constraint alone would not do: only the lookup notices that its index has lost sessions.
             with suppress(NotFound):
                 session_place(db, row.address)
                 raise AlreadyExists(f"session {row.id} already exists")
@@ -528,6 +529,7 @@ async def connect(url: str) -> SqliteStore:
     except BaseException:
         loop.run_in_executor(None, readers.close)  # if the task was canceled, the thread is still busy
         raise
+    # Later, since a program that only opens the store and reads needs no second thread.
     loop.call_later(IDLE, store._writer.start)  # it continues the search index
     return store
 

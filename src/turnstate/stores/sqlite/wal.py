@@ -133,6 +133,7 @@ def lost_commits(db: Connection, path: str, log: Wal | None) -> int:
     """Count the commits in a WAL that SQLite did not apply and that a power cut does not explain."""
     if log is None or not log.frames:
         return 0
+    # It copies nothing, and says how many frames SQLite takes for whole.
     ((_, taken, _),) = db.execute("PRAGMA wal_checkpoint(NOOP)")
     lost = [number for number in log.commits if number > taken]
     broken = len(lost) >= MIN_LOST and (not log.is_whole or _is_broken(path, log, taken, lost[0]))
@@ -187,7 +188,7 @@ def _rewrite(path: str) -> None:
     try:
         for place in range(0, end, _CHUNK):
             os.pwrite(file, os.pread(file, min(_CHUNK, end - place), place), place)
-        os.fsync(file)
+        os.fsync(file)  # the same bytes, but dirty pages again, which a sync cannot take for written
     finally:
         os.close(file)
 
@@ -210,6 +211,7 @@ def fill_log(path: str) -> None:
     try:
         missing = FULL_SIZE - (size := os.fstat(file).st_size)
         disk = os.fstatvfs(file)
+        # An empty WAL gets its header from the first commit; zeros in its place would not be one.
         if size and missing > 0 and disk.f_bavail * disk.f_frsize > LEAST_FREE:
             os.pwrite(file, bytes(missing), size)
             os.fsync(file)

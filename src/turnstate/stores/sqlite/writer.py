@@ -232,6 +232,7 @@ class Writer:
         if not self._using.acquire(blocking=False):
             return False
         try:
+            # What was queued comes first, and only the thread settles a WAL: that rewrites all of it.
             if self._queued or self._closing or not self._is_settled:
                 return False
             if (db := self._db) is None or not self._begun_at_once(db):
@@ -240,7 +241,9 @@ class Writer:
             self._guarded(self._transact, batch)
             self._note_speed(time.perf_counter() - start, len(batch))
             self._batches, self._latest = self._batches + 1, time.monotonic()
-        except BaseException:  # a signal, which may interrupt a loop's thread anywhere
+        # A signal may interrupt a loop's thread anywhere. The next job must not find half a transaction, nor
+        # heads of sessions that were not committed: both go with the connection.
+        except BaseException:
             self._disconnect()
             raise
         finally:
@@ -252,7 +255,7 @@ class Writer:
 
     def _begun_at_once(self, db: Connection) -> bool:
         """Begin a transaction without waiting; return False if that fails, so that the thread does it."""
-        self._may_wait = False
+        self._may_wait = False  # for the busy handler: the loop must not sleep until another process is done
         try:
             db.begin_write()
             db.execute("BEGIN IMMEDIATE")
@@ -279,6 +282,7 @@ class Writer:
                 with self._using:
                     self._keep_up()
         with self._using:
+            # Closing the last connection removes the WAL, and with it the evidence of what it lost.
             with suppress(apsw.Error, OSError, StoreError):
                 self._examine(self._connected())
             self._disconnect()
@@ -323,6 +327,7 @@ class Writer:
         with suppress(apsw.Error, OSError):  # the next commit fails in the same way, and reports it
             db = self._connected()
             if db.pages >= WAL_PAGES:
+                # First, or a checkpoint that a reader prevents would be tried in a loop, without a commit.
                 db.pages = 0
                 db.checkpoint()
             elif not self._is_grown:
@@ -387,6 +392,8 @@ class Writer:
         try:
             work(self._prepared(), batch)
         except Exception as error:
+            # Whatever it was: after an I/O error the page cache may hold what the disk does not, and the WAL
+            # has to be settled again before the next commit follows it.
             self._disconnect()
             if isinstance(error, UNREADABLE) and len(batch) > 1:
                 self._one_by_one(work, batch)
@@ -406,10 +413,11 @@ class Writer:
                 self._heads.forget()
                 _note(batch, changes.run_each(db, [waiting.run for waiting in batch]))
             db.execute("COMMIT")
+            # Only then, and before anyone is answered: the commit may have gone to a file that was replaced.
             db.check_files(within=LOOK_AGAIN)
         finally:
             db.end_write()
-        self._heads.committed(db)
+        self._heads.committed(db)  # only if nothing was raised: heads of a failed commit must not be believed
 
     def _append_together(self, db: Connection, batch: list[_Waiting]) -> bool:
         """Run a batch that only appends; return False, with nothing written, if it must be run one by one."""
@@ -420,6 +428,7 @@ class Writer:
         try:
             outcomes = changes.commit_together(db, self._heads, appended)
         except (apsw.ConstraintError, *UNUSABLE):
+            # One of the statements wrote a part, and it is unknown whose: all are written again, one by one.
             db.execute("ROLLBACK")
             db.execute("BEGIN IMMEDIATE")
             return False
@@ -449,7 +458,7 @@ class Writer:
 
     def _disconnect(self) -> None:
         db, self._db, self._is_settled = self._db, None, False
-        self._heads = changes.Heads()
+        self._heads = changes.Heads()  # a new connection counts the commits of others anew
         if db is not None:
             db.close(True)
 
