@@ -71,6 +71,8 @@ SQLITE_WRITER = _tests(f"{UNIT}/stores/test_sqlite_writer.py")
 POSTGRES = _tests("tests/contract/test_postgres_store.py")
 POSTGRES_INDEX = _tests("tests/integration/test_postgres_index.py")
 REDIS = _tests("tests/contract/test_redis_store.py")
+REDIS_CHECKS = _tests("tests/integration/test_redis_checks.py")
+DAMAGED_SERVER = _tests("tests/acceptance/test_damaged_server.py")
 CHECKS = _tests(f"{UNIT}/stores/test_sqlite_verif*.py")
 APPEND = _tests(f"{UNIT}/session/test_append*.py")
 RECORDS = _tests(f"{UNIT}/*/test_*records.py")
@@ -446,6 +448,13 @@ MUTANTS = (
         SOUNDNESS,
     ),
     Mutant(
+        "sqlite-blind-to-short-indexes",
+        "sessions that an index has lost are missing from lists, and no error says so",
+        "if not sessions == by_id == by_creation == by_user or expiring != by_expiry:",
+        "if False:",
+        SOUNDNESS,
+    ),
+    Mutant(
         "sqlite-claimed-tries",
         "tries of a parcel are not counted, so it is never parked",
         "UPDATE outbox SET due = :until, tries = tries + 1 WHERE id = :id;",
@@ -489,6 +498,20 @@ MUTANTS = (
         POSTGRES_INDEX,
     ),
     # Stores: Redis.
+    Mutant(
+        "redis-entries-beyond-their-branches",
+        "a session whose branches do not lead to all of its entries is read without them",
+        "not sum(sizes) - MAX_LOST <= entries <= sum(sizes)",
+        "False",
+        REDIS_CHECKS,
+    ),
+    Mutant(
+        "redis-export-by-lists",
+        "a session that is missing from a list is silently missing from an export",
+        "if isinstance(store, FindsSessions):",
+        "if False:",
+        DAMAGED_SERVER,
+    ),
     Mutant(
         "redis-renewed-fence",
         "a lease that was taken over can be renewed",
