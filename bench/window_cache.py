@@ -19,10 +19,10 @@ from random import Random
 from typing import NamedTuple
 
 from turnstate import codec
-from turnstate.context.head import Head
 from turnstate.context.live_window import LiveWindow
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget
+from turnstate.context.preface import Preface
 from turnstate.context.window import Window
 from turnstate.entry import Cut, Decision
 from turnstate.ids import UNKNOWN_TIME
@@ -123,7 +123,7 @@ class Play:
 
     def ours(self, limits: Limits, *, recalls: bool = False) -> Iterator[Window]:
         """Build our windows as an agent would: record decisions, and base each window on the last."""
-        live, head = LiveWindow(self.manager.counter, self.manager.policy), Head()
+        live, preface = LiveWindow(self.manager.counter, self.manager.policy), Preface()
         decisions: list[Decision] = []
         number = turn = 0
         for end, message in enumerate(self.messages, start=1):
@@ -131,10 +131,10 @@ class Play:
                 continue
             if recalls and message.role == "user":
                 turn += 1
-                head = Head(memory=RECALLED.format(turn, turn % 7, turn % 11) * 5)
+                preface = Preface(memory=RECALLED.format(turn, turn % 7, turn % 11) * 5)
             live.under(Budget(limits(number)), decisions)
             live.grow(self.messages[live.length : end])
-            window = live.window(head, decisions)
+            window = live.window(preface, decisions)
             live.sent(window)
             decisions += window.decisions
             number += 1

@@ -79,7 +79,7 @@ RECORDS = _tests(f"{UNIT}/*/test_*records.py")
 WINDOWS = _tests(f"{UNIT}/session/test_*windows.py")
 BUDGETS = _tests(f"{UNIT}/session/test_moving_budgets.py", f"{UNIT}/session/test_windows.py")
 DECISIONS = _tests(f"{UNIT}/context/test_view.py", f"{UNIT}/context/test_collector.py")
-HEAD = _tests(f"{UNIT}/context/test_head.py")
+PREFACE = _tests(f"{UNIT}/context/test_preface.py")
 LOADED = _tests(f"{UNIT}/session/test_loaded.py")
 SOUNDNESS = _tests(f"{UNIT}/stores/test_sqlite_soundness.py")
 INCOMING = _tests(f"{UNIT}/context/test_summary.py")
@@ -301,15 +301,15 @@ MUTANTS = (
     Mutant(
         "context-cuts-forgotten",
         "a new cut carries none of those that serve other budgets",
-        "return (*cut.beside, *holding[place:])",
-        "return tuple(holding[place:])",
+        "return (*carried, *given[place:])",
+        "return tuple(given[place:])",
         DECISIONS,
     ),
     Mutant(
         "context-scale-moves",
         "what is shown of a long output moves with the budget",
-        "return named_scale(decisions, limit, policy) or step(limit)",
-        "return step(limit)",
+        "named_scale(in_force(decisions), limit, policy) or limit)",
+        "limit)",
         DECISIONS,
     ),
     Mutant(
@@ -322,9 +322,9 @@ MUTANTS = (
     Mutant(
         "context-recall-in-front",
         "recalled memory stands before all messages and costs the prompt cache",
-        "if tally.turns and tally.turns[-1] >= view.kept:",
-        "if False:",
-        HEAD,
+        "recall is not None and bool(tally.turns) and tally.turns[-1] >= view.kept",
+        "False",
+        PREFACE,
     ),
     Mutant(
         "context-summary-in-place",
@@ -336,8 +336,8 @@ MUTANTS = (
     Mutant(
         "context-room-for-summary",
         "the collector forgets that the summary takes room, too",
-        "return int(self.limit * share) - self.head - self.cap",
-        "return int(self.limit * share) - self.head",
+        "return int(self.limit * share) - self.preface - self.cap",
+        "return int(self.limit * share) - self.preface",
         COLLECTOR,
     ),
     Mutant(
@@ -559,8 +559,8 @@ MUTANTS = (
     Mutant(
         "append-other-branch",
         "what was written on another branch is taken for the known path",
-        "if receipt.branch == known.head.branch and receipt.first",
-        "if receipt.first",
+        "if (receipt.branch, receipt.first) != (head.branch, head.seq + 1):",
+        "if receipt.first != head.seq + 1:",
         WINDOWS,
     ),
     Mutant(
@@ -796,7 +796,7 @@ MUTANTS = (
     Mutant(
         "session-cap",
         "a session that no state wrote shows more exchanges than a state holds",
-        "if plain.tally.exchanges(plain.view.kept) > MAX_CONVERSATION_STATE_HISTORY_LEN:",
+        "if window.tally.exchanges(window.view.kept) > MAX_CONVERSATION_STATE_HISTORY_LEN:",
         "if False:",
         LONG_STATES,
     ),
@@ -1006,8 +1006,8 @@ MUTANTS = (
     Mutant(
         "report-replay",
         "a replayed request is compared with nothing",
-        "previous=previous,\n            latest=latest,",
-        "previous=None,\n            latest=None,",
+        "window = self._show()\n        self._live.sent(window)",
+        "window = self._show()",
         REPORT,
     ),
     Mutant(

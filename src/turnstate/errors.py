@@ -223,14 +223,14 @@ class ContextOverflow(TurnstateError):
     """What must be sent exceeds the budget; nothing was deleted, and the conversation stays usable."""
 
     def __init__(
-        self, text: str = "", *, limit: int = 0, head: int = 0, question: int = 0, last: int = 0
+        self, text: str = "", *, limit: int = 0, preface: int = 0, question: int = 0, last: int = 0
     ) -> None:
         super().__init__(text)
-        self.limit, self.head, self.question, self.last = limit, head, question, last
+        self.limit, self.preface, self.question, self.last = limit, preface, question, last
 
     def __str__(self) -> str:
         return (
-            f"{self.text}: head {self.head:,} + question {self.question:,} + kept {self.last:,} tokens "
+            f"{self.text}: preface {self.preface:,} + question {self.question:,} + kept {self.last:,} tokens "
             f"in a budget of {self.limit:,}; raise the budget, or shorten prompt, tools or message"
         )
 

@@ -9,9 +9,9 @@ from random import Random
 from tests.properties.window_checks import as_bytes, check_window
 from turnstate import Message
 from turnstate.codec import decode_entry
-from turnstate.context.head import Head
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget, Policy
+from turnstate.context.preface import Preface
 from turnstate.context.window import Window
 from turnstate.entry import Answer, Cut, Decision, Entry
 from turnstate.errors import ContextOverflow, InputError, SessionError
@@ -57,9 +57,9 @@ class SessionRun:
         prompts = [entry.text for entry in entries if type(entry).__name__ == "Prompt"]
         decisions = [entry for entry in entries if isinstance(entry, Decision)]
         tally = self.manager.tally(messages, budget, stored=True, decisions=decisions)
-        head = Head(system=prompts[-1] if prompts else None)
+        preface = Preface(system=prompts[-1] if prompts else None)
         try:
-            return self.manager.window(tally, budget, head=head, decisions=decisions)
+            return self.manager.window(tally, budget, preface=preface, decisions=decisions)
         except ContextOverflow:
             return None
 

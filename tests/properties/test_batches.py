@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.harness.thoroughness import examples
 from tests.properties.window_checks import as_bytes, check_replay, check_window
 from turnstate import Message, StateManager, ToolCallRequest, ToolCallResult, ToolSpec
-from turnstate.context.head import Head
 from turnstate.context.policy import Budget, OutputLimits
+from turnstate.context.preface import Preface
 from turnstate.context.reduction import reduced
 from turnstate.context.window import Window
 from turnstate.entry import PENDING, Decision, Mask
@@ -77,14 +77,16 @@ def texts(window: Window) -> list[int]:
     return [MANAGER.counter.count(str(one.result)).tokens for one in results]
 
 
-def least(messages: list[Message], head: Head) -> int:
+def least(messages: list[Message], preface: Preface) -> int:
     """Count prompt, question and last group without the engine, every output reduced to its frame."""
     bare = [reduced(message, MANAGER.counter, OutputLimits(50, 50, 1, 1)) for message in messages]
     answered = {one.tool_call_id for message in messages for one in message.tool_results}
     missing = [call for message in messages for call in message.tool_calls if call.id not in answered]
     pending = [ToolCallResult(tool_call_id=call.id, result=PENDING, is_error=True) for call in missing]
     bare += [Message.tool(pending)] if pending else []
-    return MANAGER.count([*(message for _, message in head.system_messages()), *bare], head.tools).tokens
+    return MANAGER.count(
+        [*(message for _, message in preface.system_messages()), *bare], preface.tools
+    ).tokens
 
 
 @pytest.mark.req("E2", "C5")
@@ -154,9 +156,9 @@ def test_a_complete_batch_keeps_its_bytes_when_the_conversation_goes_on() -> Non
 
 @pytest.mark.req("C5", "E2")
 def test_beside_a_large_prompt_the_outputs_shrink_and_the_decision_is_recorded() -> None:
-    head, budget = Head(system="Be careful. " * 7_000), Budget(32_000)
+    preface, budget = Preface(system="Be careful. " * 7_000), Budget(32_000)
     messages = long_outputs()
-    window = MANAGER.window(messages, budget, head=head)
+    window = MANAGER.window(messages, budget, preface=preface)
     assert window.tokens <= 32_000
     (mask,) = window.decisions
     assert isinstance(mask, Mask)
@@ -164,20 +166,20 @@ def test_beside_a_large_prompt_the_outputs_shrink_and_the_decision_is_recorded()
     assert mask.each > 500
     assert window.report.reduced == mask.ids
     messages += [Message.assistant("I see."), Message.user("And now?")]
-    later = MANAGER.window(messages, budget, head=head, decisions=window.decisions, previous=window)
+    later = MANAGER.window(messages, budget, preface=preface, decisions=window.decisions, previous=window)
     assert later.decisions == ()
     assert later.messages[: len(window.messages)] == window.messages
-    assert as_bytes(MANAGER.window(messages, budget, head=head, decisions=[mask]).messages) == as_bytes(
+    assert as_bytes(MANAGER.window(messages, budget, preface=preface, decisions=[mask]).messages) == as_bytes(
         later.messages
     )
-    roomy = MANAGER.window(messages, Budget(200_000), head=head, decisions=[mask])
+    roomy = MANAGER.window(messages, Budget(200_000), preface=preface, decisions=[mask])
     assert min(texts(roomy)) > 2 * mask.each
 
 
 @pytest.mark.req("C5")
 def test_outputs_shrink_to_bare_frames_before_an_overflow_is_raised() -> None:
     messages = long_outputs()
-    needed = least(messages, Head())
+    needed = least(messages, Preface())
     window = MANAGER.window(messages, Budget(needed))
     assert window.tokens == needed
     assert {one.tool_results[0].result for one in window.messages[2:]} == {
@@ -187,7 +189,7 @@ def test_outputs_shrink_to_bare_frames_before_an_overflow_is_raised() -> None:
         MANAGER.window(messages, Budget(needed - 1))
 
 
-def grown(rng: Random, budget: Budget, head: Head, orders: int) -> list[bytes]:
+def grown(rng: Random, budget: Budget, preface: Preface, orders: int) -> list[bytes]:
     """Append a batch in some orders, with a window after each message; return the last windows as bytes."""
     messages = batch([some_result(rng) for _ in range(rng.randint(1, 9))], "Go. " * rng.choice([1, 20]))
     if len(messages) > 3 and rng.random() < 0.3:
@@ -203,31 +205,33 @@ def grown(rng: Random, budget: Budget, head: Head, orders: int) -> list[bytes]:
             tally.add(answer)
             log = [*log, answer]
             try:
-                window = MANAGER.window(tally, budget, head=head, decisions=decisions, previous=previous)
+                window = MANAGER.window(
+                    tally, budget, preface=preface, decisions=decisions, previous=previous
+                )
             except ContextOverflow:
-                assert least(log, head) > budget.limit
+                assert least(log, preface) > budget.limit
                 continue
-            pure = MANAGER.window(log, budget, head=head, decisions=decisions)
+            pure = MANAGER.window(log, budget, preface=preface, decisions=decisions)
             assert as_bytes(pure.messages) == as_bytes(window.messages)
             assert (pure.decisions, pure.tokens) == (window.decisions, window.tokens)
-            if not head.tools:
+            if not preface.tools:
                 check_window(window, MANAGER, budget)
             if rng.random() < 0.8:
                 decisions += window.decisions
             previous = window
-        with_nothing_recorded = _bytes(log, budget, head)
+        with_nothing_recorded = _bytes(log, budget, preface)
         if with_nothing_recorded:
             final.append(with_nothing_recorded)
     return final
 
 
-def _bytes(log: list[Message], budget: Budget, head: Head) -> bytes | None:
+def _bytes(log: list[Message], budget: Budget, preface: Preface) -> bytes | None:
     try:
-        window = MANAGER.window(log, budget, head=head)
+        window = MANAGER.window(log, budget, preface=preface)
     except ContextOverflow:
-        assert least(log, head) > budget.limit
+        assert least(log, preface) > budget.limit
         return None
-    replayed = MANAGER.window(log, budget, head=head, decisions=window.decisions)
+    replayed = MANAGER.window(log, budget, preface=preface, decisions=window.decisions)
     assert as_bytes(replayed.messages) == as_bytes(window.messages)
     assert replayed.decisions == ()
     return as_bytes(window.messages)
@@ -239,8 +243,8 @@ def _bytes(log: list[Message], budget: Budget, head: Head) -> bytes | None:
 def test_any_batch_fits_validates_and_has_the_same_bytes_in_any_order(seed: int, size: int) -> None:
     rng = Random(seed)
     tools = (ToolSpec(name="run", description="Run it. " * 20),) if rng.random() < 0.3 else ()
-    head = Head(system="Be careful. " * rng.choice([1, size // 8, size // 4]), tools=tools)
-    assert len(set(grown(rng, Budget(size), head, orders=2))) <= 1
+    preface = Preface(system="Be careful. " * rng.choice([1, size // 8, size // 4]), tools=tools)
+    assert len(set(grown(rng, Budget(size), preface, orders=2))) <= 1
 
 
 @pytest.mark.req("C7", "C8")

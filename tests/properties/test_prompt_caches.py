@@ -24,7 +24,7 @@ from turnstate import (
     formats,
 )
 from turnstate.agent import Agent, Limits, ToolManager, tool
-from turnstate.context import Head
+from turnstate.context import Preface
 from turnstate.context.live_window import LiveWindow
 from turnstate.entry import Decision
 from turnstate.memory.engines import NoEngine
@@ -53,19 +53,19 @@ def requests(turns: list[Turn], provider: str, *, recalls: bool) -> Iterator[dic
     """Yield the requests of an agent, one for each round and one for the answer of each turn."""
     manager, messages = StateManager(counter="estimate"), list[Message]()
 
-    def sent(messages: list[Message], head: Head) -> dict[str, Any]:
-        window = manager.window(messages, Budget.UNLIMITED, head=head)
+    def sent(messages: list[Message], preface: Preface) -> dict[str, Any]:
+        window = manager.window(messages, Budget.UNLIMITED, preface=preface)
         return formats.get(provider).request(window.messages, tools=TOOLS, model="claude-sonnet-5-5")
 
     for turn, (*rounds, answer) in enumerate(turns):
         messages.append(Message.user(f"Question {turn}? " + "What of the harbor? " * 5))
         memory = f"Known since day {turn}: the lamp was repaired. " * 20 if recalls else None
-        head = Head(system=SYSTEM, memory=memory, tools=TOOLS)
+        preface = Preface(system=SYSTEM, memory=memory, tools=TOOLS)
         for number, calls in enumerate(rounds):
-            yield sent(messages, head)
+            yield sent(messages, preface)
             messages += _round(f"{turn}-{number}", calls)
         if answer:
-            yield sent(messages, head)
+            yield sent(messages, preface)
             parts = [TextPart(text=f"Answer {turn}.{part}") for part in range(answer)]
             messages.append(Message.assistant(parts))
 
@@ -130,11 +130,11 @@ def test_only_a_recorded_decision_costs_what_was_cached() -> None:
         messages, decisions = list[Message](), list[Decision]()
         for turn in range(10):
             messages.append(Message.user(f"Question {turn}? " + "What of the harbor? " * 5))
-            head = Head(system=SYSTEM, memory=f"Known since day {turn}. " * 20, tools=TOOLS)
+            preface = Preface(system=SYSTEM, memory=f"Known since day {turn}. " * 20, tools=TOOLS)
             for number in range(numbers.randint(1, 4)):
                 live.under(Budget(12_000), decisions)
                 live.grow(messages[live.length :])
-                window = live.window(head, decisions)
+                window = live.window(preface, decisions)
                 live.sent(window)
                 decisions += window.decisions
                 request = formats.get("anthropic").request(window.messages, tools=TOOLS)

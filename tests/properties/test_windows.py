@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 from random import Random
 from typing import Any
+from unittest.mock import ANY
 
 import msgspec
 import pytest
@@ -23,13 +24,13 @@ from tests.properties.window_checks import (
 )
 from turnstate import Message, ToolCallRequest, ToolCallResult
 from turnstate.context import collector, turns
-from turnstate.context import window as windows
 from turnstate.context.cut import compaction
-from turnstate.context.head import Head
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget, Policy
+from turnstate.context.preface import Preface
 from turnstate.context.summary_text import rendered
 from turnstate.context.tally import Tally
+from turnstate.context.view import View, folded
 from turnstate.entry import Cut, Decision, Summary
 from turnstate.errors import ContextOverflow, TurnstateError
 from turnstate.testing import conversations
@@ -43,7 +44,7 @@ kinds = st.sampled_from([conversations.valid, conversations.broken])
 
 
 def check_overflow(overflow: ContextOverflow, limit: int) -> None:
-    assert overflow.head + overflow.question + overflow.last > overflow.limit == limit
+    assert overflow.preface + overflow.question + overflow.last > overflow.limit == limit
 
 
 def one_window(kind: Callable[[int], list[Message]], seed: int, size: int) -> None:
@@ -141,14 +142,14 @@ def agent_log(rng: Random) -> list[Message]:
 def one_agent(seed: int, size: int, policy: Policy) -> int:
     """Make windows while a log grows, compact now and then; count the windows with hidden output."""
     rng, manager, budget = Random(seed), StateManager(policy=policy), Budget(size)
-    head = Head(system="Be careful. " * rng.choice([1, 10]), context=rng.choice([None, "notes"]))
+    preface = Preface(system="Be careful. " * rng.choice([1, 10]), context=rng.choice([None, "notes"]))
     tally, decisions, hidden = manager.tally([], budget, stored=rng.random() < 0.5), list[Decision](), 0
     for message in agent_log(rng):
         tally.add(message)
-        shown = manager.shown(tally, budget, head=head, decisions=decisions)
+        shown = manager.shown(tally, budget, preface=preface, decisions=decisions)
         check_usage(shown)
         try:
-            window = manager.window(tally, budget, head=head, decisions=decisions)
+            window = manager.window(tally, budget, preface=preface, decisions=decisions)
         except ContextOverflow:
             continue
         check_usage(window)
@@ -213,7 +214,7 @@ def test_a_summary_that_is_not_counted_is_caught(monkeypatch: pytest.MonkeyPatch
     def uncounted(text: str, template: str, _: Counter) -> tuple[Message, int]:
         return rendered(text, template), 0
 
-    monkeypatch.setattr("turnstate.context.live_window.shown_summary", uncounted)
+    monkeypatch.setattr("turnstate.context.window.shown_summary", uncounted)
     assert caught()
 
 
@@ -227,10 +228,11 @@ def test_a_repair_with_random_ids_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     pytest.fail("random ids went unnoticed")
 
 
-def test_a_window_that_keeps_a_stale_prefix_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        windows.Window, "stays_in", lambda self, other: self.finished if self.tally is other.tally else 0
-    )
+def test_a_window_that_keeps_a_stale_view_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stale(*args: Any) -> View:
+        return msgspec.structs.replace(folded(*args), made_of=ANY)  # which equals whatever is asked for next
+
+    monkeypatch.setattr("turnstate.context.live_window.folded", stale)
     assert any(breaks(seed) for seed in range(6))
 
 

@@ -15,9 +15,9 @@ from msgspec import Struct, structs
 from .. import ids, strict_json
 from ..context.calls import answered
 from ..context.cut import carried
-from ..context.head import Head, incoming
 from ..context.manager import StateManager
 from ..context.policy import Budget, Policy, Reduction
+from ..context.preface import Preface, incoming
 from ..context.window import Window
 from ..conversation import ConversationState
 from ..entry import Entry, ModelChange, Prompt
@@ -143,7 +143,7 @@ class Transcript(Struct, frozen=True):
     ``counts`` has the token counts of the messages that were counted with the counter in force at the head.
     """
 
-    head: Head
+    preface: Preface
     messages: list[Message]
     counts: list[tuple[Message, int]]
     counter: Counter
@@ -151,7 +151,7 @@ class Transcript(Struct, frozen=True):
     @property
     def all_messages(self) -> list[Message]:
         """Prompt, bootstrap and messages as in the log; calls without a result are answered."""
-        return [*(message for _, message in self.head.system_messages()), *answered(self.messages)]
+        return [*(message for _, message in self.preface.system_messages()), *answered(self.messages)]
 
     def valid_messages(self) -> list[Message]:
         """Return all messages in a form that every provider accepts."""
@@ -162,7 +162,7 @@ class Transcript(Struct, frozen=True):
         policy = Policy(reduction=Reduction(soft_tokens=_UNLIMITED, hard_tokens=_UNLIMITED, share=1.0))
         manager, budget = StateManager(self.counter, policy), Budget.UNLIMITED
         tally = manager.tally(self.messages, budget, counts=self.counts)
-        return manager.window(tally, budget, head=self.head)
+        return manager.window(tally, budget, preface=self.preface)
 
 
 async def conversation(log: Log, row: SessionRow) -> Transcript:
@@ -175,8 +175,8 @@ async def conversation(log: Log, row: SessionRow) -> Transcript:
             counter, counts = counter_of(entry), []
         if entry is not None and (shown := fold.add(entry)):
             counts.append((shown, one.tokens))
-    head = Head(system=fold.prompt, bootstrap=fold.bootstrap)
-    return Transcript(head, messages, counts, counter)
+    preface = Preface(system=fold.prompt, bootstrap=fold.bootstrap)
+    return Transcript(preface, messages, counts, counter)
 
 
 async def rows_of(log: Log, row: SessionRow) -> AsyncIterator[Row]:

@@ -6,9 +6,9 @@ It is pure: values in, values out. It returns its decisions, and the caller writ
 from __future__ import annotations
 
 from .cut import Compaction, Strategy
-from .head import Head
 from .manager import StateManager
 from .policy import Budget, Policy, Reduction
+from .preface import Preface
 from .snapshot import ContextSnapshot
 from .tally import Tally
 from .window import Tiers, Window
@@ -17,8 +17,8 @@ __all__ = [
     "Budget",
     "Compaction",
     "ContextSnapshot",
-    "Head",
     "Policy",
+    "Preface",
     "Reduction",
     "StateManager",
     "Strategy",

@@ -25,20 +25,20 @@ WORTH_HIDING = 50
 
 
 class Room(Struct, frozen=True):
-    """The tokens available: the limit, the head's tokens, the summary's cap, a missing question's cost.
+    """The limit in tokens, and what the preface, the cap of a summary and a missing question take of it.
 
     ``summary`` is the tokens of the current summary.
     """
 
     limit: int
-    head: int
+    preface: int
     cap: int
     opener: int
     summary: int = 0
 
     def within(self, share: float) -> int:
-        """Return the tokens left for messages besides head and summary, within a share of the limit."""
-        return int(self.limit * share) - self.head - self.cap
+        """Return the tokens left for messages besides preface and summary, within a share of the limit."""
+        return int(self.limit * share) - self.preface - self.cap
 
 
 class Plan(Struct, frozen=True):
@@ -105,7 +105,7 @@ def _hide(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -
     gain = sum(tally.saved(index) for index in new)
     shown = _cost(tally, view, view.kept, room) - gain
     summary = max(room.cap, room.summary) if view.cut else 0  # a cut for a larger limit may have a longer one
-    most = room.limit * (1 - policy.mask_gain) - room.head - summary
+    most = room.limit * (1 - policy.mask_gain) - room.preface - summary
     if gain < policy.mask_gain * room.limit or shown > most:
         return None
     text = f"hid the output of {len(new)} old tool messages, {gain:,} tokens"
@@ -172,7 +172,7 @@ def _shrink(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks)
     starts = list(takewhile(lambda start: start >= first, tally.group_starts()))
     fitting = [start for start in starts if _cost(tally, view, start, room) <= room.within(1)]
     kept = min(fitting, default=locks.last)
-    left = room.limit - room.head - _cost(tally, view, kept, room)
+    left = room.limit - room.preface - _cost(tally, view, kept, room)
     given_up = sum(start < kept for start in starts)
     events = (
         "relaxed the lock to the newest messages",
@@ -198,7 +198,7 @@ def _shorten(
     leaves = kept - view.kept > sum(place >= view.kept for place in questions)
     leaves = leaves or not set(view.pinned) <= set(questions)
     cap = room.cap if leaves or view.cut else 0
-    left = room.limit - room.head - _question(tally, view, kept, room) - cap
+    left = room.limit - room.preface - _question(tally, view, kept, room) - cap
     for within, most in ((int(left * policy.low_water), cap), (left, cap), (left + cap, 0)):
         if each := tally.share(kept, within):
             event = f"shortened the outputs of the last calls to {each:,} tokens each"
@@ -223,4 +223,4 @@ def _question(tally: Tally, view: View, start: int, room: Room) -> int:
 
 def _overflow(tally: Tally, view: View, room: Room, start: int, last: int, why: str) -> ContextOverflow:
     question = _question(tally, view, start, room)
-    return ContextOverflow(why, limit=room.limit, head=room.head, question=question, last=last)
+    return ContextOverflow(why, limit=room.limit, preface=room.preface, question=question, last=last)

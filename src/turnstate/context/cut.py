@@ -28,7 +28,7 @@ from .policy import Budget, OutputLimits, Policy, step
 from .summary_prompt import MOST_CHARS
 from .summary_text import shown_summary
 from .tally import Tally
-from .view import View, beside, floor_of, folded, in_force, kept_place, pinned
+from .view import View, beside, floor_of, folded, in_force, kept_place, model_summary, pinned
 from .window import PendingCut, Window
 
 __all__ = [
@@ -240,7 +240,7 @@ def capped(
     base = max(earlier, key=lambda one: starts[one.id], default=None)  # so that the least is read again
     if kept <= first:
         return None
-    view = folded(base, (), standing, tally, policy)
+    view = folded(base, (), model_summary(base, standing) if base else None, tally, policy)
     plan = Plan(kept, pinned(tally, view, kept), view.hidden, policy.summary_cap(limit), ())
     cut = _pending_cut(tally, view, plan, policy, limit, (), asked={"operation": CAP}).cut
     cut = structs.replace(cut, limit=0, scale=0)  # it is not tied to a limit
@@ -364,7 +364,7 @@ def foreseen(window: Window, policy: Policy) -> PendingCut | None:
     growth = limit - window.tokens
     room = Room(
         limit=limit,
-        head=window.preface.tokens + window.recall_tokens + growth,
+        preface=window.preface.tokens + window.lead.memory + growth,
         cap=policy.summary_cap(limit),
         opener=0 if window.preface.context else window.preface.opener,
         summary=window.lead.summary,
@@ -373,6 +373,6 @@ def foreseen(window: Window, policy: Policy) -> PendingCut | None:
         found = plan(tally, view, room, policy)
     except ContextOverflow:
         return None
-    if found.kept == view.kept:
-        return None
+    if found.kept == view.kept or not _evicted(tally, view, found):
+        return None  # with a question that stays, the kept part may begin later although nothing leaves
     return decided(tally, view, found, policy, limit, window.applied)[1]

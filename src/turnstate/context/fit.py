@@ -29,10 +29,10 @@ from ..tokens.cost import REPLY_START, Meter
 from ..tokens.counter import Quality, weaker
 from ..toolspec import ToolSpec
 from ..value import check_kind
-from .head import OPENER, Head
-from .live_window import LiveWindow
+from .live_window import Making, output_limits
 from .manager import StateManager
 from .policy import Budget, OutputLimits, Policy
+from .preface import OPENER, Preface
 from .tally import Tally
 from .turns import Repair
 from .window import Window
@@ -143,11 +143,10 @@ def fitted_document(
     before = memory.given.count(document.messages, document.tools, manager.counter)
     if before.tokens <= budget.limit and not document.violations:
         return Fitted(payload=payload, before=before, after=before, memory=memory)
-    live = LiveWindow(manager.counter, manager.policy)
     reduces = before.tokens > budget.limit  # a document that fits needs repairs only
     added = 0
     while True:
-        window = _window(document, live, budget.limit, added, reduces=reduces)
+        window = _window(document, manager, budget.limit, added, reduces=reduces)
         written = document.written(window.messages)
         after = memory.written.count(memory.written.parse(written), format.tools(written), manager.counter)
         if after.tokens <= budget.limit:
@@ -240,12 +239,11 @@ class _Document:
         calls = (call for message in self.messages for call in message.tool_calls)
         self._names: dict[str, str] = {call.id: call.provider_id or call.id for call in calls}
 
-    def window(self, live: LiveWindow, limit: int, *, reduces: bool) -> Window:
+    def window(self, manager: StateManager, limit: int, *, reduces: bool) -> Window:
         """Make the window of the document; a summary already in it is folded into the new one."""
-        live.under(Budget(limit))
-        limits = live.limits if reduces else OutputLimits.unlimited()
-        live.tally = Tally.of(self.messages, live.counter, limits, shared=True)
-        return live.window(Head(tools=self.tools))
+        limits = output_limits(limit, (), manager.policy) if reduces else OutputLimits.unlimited()
+        tally = Tally.of(self.messages, manager.counter, limits, shared=True)
+        return Making(tally, limit, manager.policy, Preface(tools=self.tools), ()).window()
 
     def written(self, messages: Sequence[Message]) -> Any:
         """Write messages as a document of the same shape, valid as a request if the original was."""
@@ -297,13 +295,13 @@ class _Document:
         return {key: written[key] for key in [*self.payload, *written] if key in written}
 
 
-def _window(document: _Document, live: LiveWindow, limit: int, added: int, *, reduces: bool) -> Window:
+def _window(document: _Document, manager: StateManager, limit: int, added: int, *, reduces: bool) -> Window:
     """Make a window that leaves room for what the provider's format adds to it."""
     try:
-        return document.window(live, max(1, limit - added), reduces=reduces)
+        return document.window(manager, max(1, limit - added), reduces=reduces)
     except ContextOverflow as error:
         numbers = {"question": error.question, "last": error.last}
-        raise ContextOverflow(error.text, limit=limit, head=error.head + added, **numbers) from None
+        raise ContextOverflow(error.text, limit=limit, preface=error.preface + added, **numbers) from None
 
 
 def _with_envelope(message: Message, envelope: dict[str, Any] | UnsetType | None, format: str) -> Message:

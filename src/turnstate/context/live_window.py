@@ -1,276 +1,156 @@
-"""The live window: makes each request of a conversation at the cost of what is new in it.
+"""How a window is made, and all that is kept from one to the next.
 
-It keeps the tally of the conversation and the window that was sent last. The limits of long outputs are
-shares of a scale. Budgets that are far apart have different scales, so it keeps a tally for each of the last
-few. The pure `StateManager.window` is a live window that is used once, so both produce the same bytes.
+A window is made in five steps (`Making`): the conversation is tallied; the cut that serves the limit is
+chosen from the decisions in force and folded into a view; if that view does not fit, the collector plans what
+leaves or is hidden, and the new decisions are folded in; the window is put together; and it is checked, so
+that no window that a provider would reject leaves this module. A making reads values and returns a value.
 
-A window is made in four steps: the cut that serves the limit is chosen from the decisions in force and folded
-into a view; if that view does not fit, the collector plans what leaves or is hidden; the new decisions are
-folded in; and the result is checked. No window that a provider would reject leaves this module. The rules
-that all providers share are: system messages first, then a user message; every call answered once and
-immediately; no answer without its call; no duplicate ids. A window that obeys them renders validly in every
-format. A window that grew is checked from where it grew.
+`LiveWindow` makes the windows of one conversation at the cost of what is new in it. It is the only object
+that keeps anything between two windows: a tally for each of the last scales, since the limits of long outputs
+are shares of a scale, and the last requests that were sent. One rule says when that is stale: a tally belongs
+to one list of messages that only grows, and to one counter. If either changes, `restarted` drops all tallies
+and keeps the bare requests, which are what a provider's prompt cache knows. A view or a counted preface of an
+earlier window is used again only if it would be made of the same values on the same tally, so the pure
+`StateManager.window`, which keeps nothing, returns the same bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct
 
 from ..entry import Answer, Cut, Decision, Mask
-from ..errors import InvalidConversation
-from ..formats import refers
 from ..message import Message
 from ..tokens import Counter, message_cost
 from .collector import Plan, Room, hiding, plan
 from .cut import carried, decided
-from .head import Head, Preface, incoming
 from .policy import COUNTED_WHOLE, Budget, OutputLimits, Policy, check_budget
-from .summary_text import shown_summary
-from .tally import Shown, Tally
-from .view import View, folded, in_force, masks_on, named_scale, scale, serving, since_cut
-from .window import Lead, Window, WindowReport, usage
+from .preface import CountedPreface, Preface, incoming
+from .tally import Tally
+from .view import View, folded, in_force, masks_on, model_summary, named_scale, serving
+from .window import Lead, PendingCut, Window, WindowReport, check, check_fit, shared_length, usage
 
-MOST_LANES = 4
-"""The number of scales with a tally, and of cuts with a last window: two alternating models, and two more."""
+MOST_TALLIES = 4
+"""The number of scales with a tally: of two alternating models, and two more.
+
+With one less than what alternates, each window would count from the start: 20 ms for 10,000 messages.
+"""
+
+MOST_SENT = 8
+"""The number of requests that are kept, one for each scale and cut: about as many as there may be cuts."""
 
 
-class _Lane:
-    """What is kept for one scale: the tally, and the last windows that were sent, newest last.
+class Sent(Struct, frozen=True, eq=False):
+    """A request that was sent: what a prompt cache knows of it, and what its window was made of, if kept."""
 
-    A window extends the last one that was made from the same cut: two alternating models have a prompt cache
-    each.
-    """
-
-    def __init__(self, sent: dict[str, Window] | None = None) -> None:
-        self.tally: Tally | None = None
-        self.sent = sent or {}
-
-    def remember(self, window: Window) -> None:
-        name = _name(window.view.cut)
-        others = [item for item in self.sent.items() if item[0] != name][1 - MOST_LANES :]
-        self.sent = {**dict(others), name: window}  # a new dict: a thread may be reading the old one
-
-    def previous(self, cut: Cut | None) -> Window | None:
-        """Return the last window made from a cut, or else the last window of all."""
-        return self.sent.get(_name(cut), self.latest)
+    messages: tuple[Message, ...]
+    tools: bytes
+    window: Window | None = None
 
     @property
-    def latest(self) -> Window | None:
-        return next(reversed(self.sent.values()), None)
-
-
-def _name(cut: Cut | None) -> str:
-    return cut.id if cut else ""
+    def bare(self) -> Sent:
+        """The request alone: a window holds its tally, and with it all messages of the conversation."""
+        return Sent(self.messages, self.tools)
 
 
 class LiveWindow:
     """Makes the windows of one conversation. Call `under` first, `grow` for new messages, then `window`.
 
-    Call `sent` with each window that was sent; the next ones extend it. Set ``stored`` if a store holds the
-    whole outputs of tools, ``whole`` if the messages begin at the root.
+    Call `sent` with each window that was sent; the next ones are compared with it. Set ``stored`` if a store
+    holds the whole outputs of tools, ``whole`` if the messages begin at the root.
+
+    It exists because a request must not cost more the longer the conversation is: one message added and its
+    window take 0.1 ms at any length, and counting 10,000 messages takes 20 (`python -m bench windows`).
     """
 
     def __init__(self, counter: Counter, policy: Policy, *, stored: bool = False, whole: bool = True) -> None:
         self.counter, self.policy, self.stored, self.whole = counter, policy, stored, whole
         self.limit = 0
         self.limits: OutputLimits
-        self._lanes = dict[OutputLimits, _Lane]()
-        self._lane = _Lane()
-        self._latest: Window | None = None
-        self._given: tuple[Decision, ...] = ()
-        self._in_force: tuple[Decision, ...] = ()
-
-    @property
-    def tally(self) -> Tally | None:
-        """The tally under the current limits."""
-        return self._lane.tally
-
-    @tally.setter
-    def tally(self, tally: Tally | None) -> None:
-        self._lane.tally = tally
+        self._tallies = dict[OutputLimits, Tally]()  # the one used last is the last
+        self._sent = dict[tuple[OutputLimits, str], Sent]()  # by limits and cut, the newest last
 
     @property
     def length(self) -> int:
-        """The number of messages that the tally holds."""
-        return self.tally.length if self.tally is not None else 0
+        """The number of messages that the tally under the current limits holds."""
+        tally = self._tallies.get(self.limits)
+        return tally.length if tally else 0
 
     def under(self, budget: Budget, decisions: Sequence[Decision] = ()) -> LiveWindow:
         """Use this budget from now on, with the limits of tool outputs that recorded decisions lead to."""
         check_budget(budget)
         self.limit = budget.limit
-        self.limits = OutputLimits.of(
-            self.policy.reduction, scale(self._holding(decisions), self.limit, self.policy)
-        )
-        self._lane = self._lanes.pop(self.limits, _Lane())
-        self._lanes[self.limits] = self._lane
-        if len(self._lanes) > MOST_LANES:
-            del self._lanes[next(iter(self._lanes))]
+        self.limits = output_limits(self.limit, decisions, self.policy)
         return self
 
-    def sent(self, window: Window) -> None:
-        """Record that a window was sent: the next one is compared with it and extends it."""
-        self._lanes.get(window.tally.limits, self._lane).remember(window)
-        self._latest = window
-
-    def restarted(self, counter: Counter | None = None, *, whole: bool = True) -> LiveWindow:
-        """Return a copy without a tally, for other messages, another counter, or while a thread uses it."""
-        live = LiveWindow(counter or self.counter, self.policy, stored=self.stored, whole=whole)
-        live._latest = self._latest.detached() if self._latest else None
-        for limits, lane in self._lanes.items():
-            live._lanes[limits] = _Lane({name: window.detached() for name, window in lane.sent.items()})
-        return live
-
-    def grow(self, messages: Iterable[Message], counts: Iterable[tuple[Message, int]] = ()) -> None:
+    def grow(self, messages: Iterable[Message], counts: Iterable[tuple[Message, int]] = ()) -> Tally:
         """Add messages; `counts` are those of messages that were counted before and need no reduction."""
-        tally, self.tally = self.tally, None  # an error leaves no tally rather than half of one
+        tally = self._tallies.pop(self.limits, None)  # an error leaves no tally rather than half of one
         if tally is None:
             tally = Tally.of(messages, self.counter, self.limits, stored=self.stored, counts=counts)
         else:
-            for message, tokens in counts:
-                tally.foresee(message, tokens)
+            known = {id(message): tokens for message, tokens in counts}  # ids of messages may come twice
             for message in messages:
-                tally.add(message)
-        self.tally = tally
+                tally.add(message, known.get(id(message)))
+        self._tallies[self.limits] = tally
+        if len(self._tallies) > MOST_TALLIES:
+            del self._tallies[next(iter(self._tallies))]
+        return tally
 
-    def window(self, head: Head, decisions: Sequence[Decision] = ()) -> Window:
-        """Make the window of the conversation; `Window.decisions` has the new decisions."""
-        tally, limit = self._tally, self.limit
-        preface, recall = self._preface(head), self._recall(head)
-        standing = self._standing(decisions, preface)
-        view, lead = self._served(standing, preface, recall)
-        previous = self._lane.previous(view.cut)
-        new, events, pending = _unrecorded(tally, view, decisions), tuple[str, ...](), None
-        if found := self._plan(view, preface, lead, recall):
-            made, pending = decided(tally, view, found, self.policy, limit, standing)
-            new, events = [*new, *made], found.events
-            standing = in_force((*standing, *new))
-            view = self._view(pending.cut if pending else view.cut, standing)
-            lead = self._lead(preface, view, recall)
-        else:
-            if self._is_scale_due(view, standing):
-                new.append(Mask(ids=(), saved=0, limit=limit, scale=tally.limits.scale))
-            standing = (*standing, *new) if new else standing
-        window = Window(
-            tally, view, preface, lead, limit=limit, recall=recall, previous=previous, latest=self._latest
-        )
-        check(window.messages, window.shared, continued=window.tally.is_continued)
-        check_fit(window.tokens, limit)
-        window.decisions, window.pending_cut = tuple(new), pending
-        window.applied = standing
-        window.report = WindowReport(tally, view, usage(window, self.policy), events)
-        return window
+    def window(
+        self,
+        preface: Preface,
+        decisions: Sequence[Decision] = (),
+        *,
+        ahead: Sequence[Decision] = (),
+        dropped: tuple[str, ...] = (),
+    ) -> Window:
+        """Make the next window; `ahead` are decisions that are recorded with it, `dropped` is for its report.
 
-    def shown(self, head: Head, decisions: Sequence[Decision] = ()) -> Window:
+        `Window.decisions` has the new decisions, which begin with those made ahead.
+        """
+        return self._making(preface, (*decisions, *ahead)).window(ahead, dropped)
+
+    def shown(self, preface: Preface, decisions: Sequence[Decision] = ()) -> Window:
         """Make the window that recorded decisions lead to, whether it fits or not; decide nothing."""
-        preface, recall = self._preface(head), self._recall(head)
-        standing = self._standing(decisions, preface)
-        view, lead = self._served(standing, preface, recall)
-        window = Window(self._tally, view, preface, lead, limit=self.limit, recall=recall)
-        window.applied = standing
-        window.report = WindowReport(self._tally, view, usage(window, self.policy), ())
-        return window
+        return self._making(preface, decisions).shown()
 
-    @property
-    def _tally(self) -> Tally:
-        if self.tally is None:
-            self.tally = Tally.of((), self.counter, self.limits, stored=self.stored)
-        return self.tally
+    def sent(self, window: Window) -> None:
+        """Record that a window was sent: the next ones are compared with it."""
+        cut = window.view.cut
+        key = (window.tally.limits, cut.id if cut else "")
+        held = self._tallies
+        others = {at: one if at[0] in held else one.bare for at, one in self._sent.items() if at != key}
+        while len(others) >= MOST_SENT:
+            del others[next(iter(others))]
+        now = Sent(window.messages, window.preface.tools_sent, window)
+        self._sent = {**others, key: now}  # a new dict: a thread may be reading the old one
 
-    def _holding(self, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-        """Return the decisions in force; if that requires reading them all, do so only if they changed."""
-        if (found := since_cut(decisions)) is not None:
-            return found
-        given = tuple(decisions)
-        if given != self._given:
-            self._given, self._in_force = given, in_force(given)
-        return self._in_force
+    def restarted(self, counter: Counter | None = None, *, whole: bool = True) -> LiveWindow:
+        """Return a live window for other messages, another counter, or while a thread uses this one."""
+        live = LiveWindow(counter or self.counter, self.policy, stored=self.stored, whole=whole)
+        live._sent = {key: one.bare for key, one in self._sent.items()}
+        return live
 
-    def _standing(self, decisions: Sequence[Decision], preface: Preface) -> tuple[Decision, ...]:
-        """Return the decisions in force, beginning with a summary found among the messages, if any."""
-        _, later = incoming(self._tally.summaries, self.policy.summary_template)
-        text = f"{preface.earlier} {later}".strip()
-        return self._holding((carried(text), *decisions) if text else decisions)
-
-    def _preface(self, head: Head) -> Preface:
-        tally, previous = self._tally, self._lane.latest
-        lasting = structs.replace(head, memory=None) if head.memory is not None else head
-        if previous and previous.tally is tally and previous.preface.fits(lasting, tally.head):
-            return previous.preface
-        return Preface(lasting, tally.head, self.counter, self.policy.summary_template)
-
-    def _recall(self, head: Head) -> Shown | None:
-        message, previous = head.memory_message(), self._lane.latest
-        if message is None:
-            return None
-        if previous and previous.recall and previous.recall[0] == message:
-            return previous.recall
-        return message, message_cost(message, self.counter).tokens
-
-    def _served(
-        self, standing: tuple[Decision, ...], preface: Preface, recall: Shown | None
-    ) -> tuple[View, Lead]:
-        """Return the view of the first cut that serves the limit and fits, or of the last one tried."""
-        cuts = serving(standing, self.limit, self.policy, whole=self.whole)
-        tried: list[Cut | None] = [*cuts] or [None]
-        for cut in tried[:-1]:
-            view = self._view(cut, standing)
-            lead = self._lead(preface, view, recall)
-            if not self._exceeds(view, lead, recall):
-                return view, lead
-        view = self._view(tried[-1], standing)
-        return view, self._lead(preface, view, recall)
-
-    def _view(self, cut: Cut | None, standing: tuple[Decision, ...]) -> View:
-        tally, previous = self._tally, self._lane.previous(cut)
-        masks = masks_on(cut, standing, limit=self.limit, policy=self.policy)
-        if previous and previous.tally is tally and previous.applied == standing:
-            same = (previous.view.cut, previous.view.masks) == (cut, masks)
-            if same and (previous.length == tally.length or not previous.view.shares):
-                return previous.view
-        return folded(cut, masks, standing, tally, self.policy)
-
-    def _lead(self, preface: Preface, view: View, recall: Shown | None) -> Lead:
-        tally, previous = self._tally, self._lane.previous(view.cut)
-        if tally.turns and tally.turns[-1] >= view.kept:
-            recall = None  # it is among the messages
-        same = previous and previous.preface is preface and previous.tally is tally
-        if previous and same and previous.leads_into(view, recall):
-            return previous.lead
-        if not view.summary:
-            return Lead(preface, None, recall, tally, view)
-        summary = shown_summary(view.summary, self.policy.summary_template, self.counter)
-        return Lead(preface, summary, recall, tally, view)
-
-    def _exceeds(self, view: View, lead: Lead, recall: Shown | None, share: float = 1.0) -> bool:
-        """Return True if a view has more tokens than a share of the limit."""
-        inside = recall[1] if recall and not lead.recall else 0
-        return self._tally.exceeds(view.kept, int(share * self.limit) - lead.tokens - inside + view.saved)
-
-    def _plan(self, view: View, preface: Preface, lead: Lead, recall: Shown | None) -> Plan | None:
-        """Return what leaves or is hidden: above the limit, or above the policy's share of it."""
-        tally, policy = self._tally, self.policy
-        over = self._exceeds(view, lead, recall)
-        if not over and (policy.mask_at >= 1 or not self._exceeds(view, lead, recall, policy.mask_at)):
-            return None
-        opened = preface.context or (recall and not tally.turns)
-        space = Room(
-            limit=self.limit,
-            head=preface.tokens + (recall[1] if recall else 0),
-            cap=policy.summary_cap(self.limit),
-            opener=0 if opened else preface.opener,
-            summary=lead.summary,
+    def _making(self, preface: Preface, decisions: Sequence[Decision]) -> Making:
+        tally = self._tallies.get(self.limits) or self.grow(())
+        return Making(
+            tally,
+            self.limit,
+            self.policy,
+            preface,
+            decisions,
+            whole=self.whole,
+            sent=tuple(self._sent.values()),
         )
-        return (plan if over else hiding)(tally, view, space, policy)
 
-    def _is_scale_due(self, view: View, standing: tuple[Decision, ...]) -> bool:
-        """Return True if the shown outputs depend on the scale, and no decision names the scale yet."""
-        tally = self._tally
-        if not tally.limits.scale or named_scale(standing, self.limit, self.policy):
-            return False
-        tally.total(view.kept)
-        return tally.depends_on_scale(view.kept)
+
+def output_limits(limit: int, decisions: Sequence[Decision], policy: Policy) -> OutputLimits:
+    """Return the limits of tool outputs: shares of the scale that a decision names, or of the step."""
+    return OutputLimits.of(policy.reduction, named_scale(in_force(decisions), limit, policy) or limit)
 
 
 def known_counts(
@@ -288,70 +168,156 @@ def known_counts(
     ]
 
 
-def _unrecorded(tally: Tally, view: View, decisions: Sequence[Decision]) -> list[Decision]:
-    """Return the answers for abandoned calls that are not in the log yet."""
-    given: list[Answer] = []
-    for place, answer in reversed(tally.answers):
-        if place < view.kept:
-            break
-        given.append(answer)
-    if not given:
-        return []
-    recorded = {decision.call for decision in decisions if isinstance(decision, Answer)}
-    return [answer for answer in reversed(given) if answer.call not in recorded]
+class Making:
+    """One window being made of a tally, a preface and the decisions so far; it changes none of them.
 
-
-# The check: what every provider requires, in terms of messages.
-
-
-def check(messages: Sequence[Message], known: int = 0, *, continued: bool = False) -> None:
-    """Raise `InvalidConversation` if a window breaks a rule; its first `known` messages are valid.
-
-    A `continued` conversation may answer calls that only the provider has, as may one that refers to them.
+    `sent` are earlier requests of this conversation: the window is compared with all of them.
     """
-    start = min(known, len(messages))
-    while start > 0 and messages[start - 1].role == "tool":  # back to the last calls: nothing is open before
-        start -= 1
-    if start > 0 and (messages[start - 1].tool_calls or refers(messages[start - 1])):
-        start -= 1
-    awaited: dict[str, None] = {}
-    referring = False
-    for message in messages[start:]:
-        if message.role == "tool":
-            for result in message.tool_results:
-                if result.tool_call_id not in awaited and (referring or (continued and not awaited)):
-                    continue
-                if result.tool_call_id not in awaited:
-                    raise InvalidConversation(
-                        f"message {message.id} has a result for {result.tool_call_id}, "
-                        "but no such call is open"
-                    )
-                del awaited[result.tool_call_id]
-        elif awaited:
-            raise InvalidConversation(
-                f"the call {next(iter(awaited))} is left without an answer before {message.id}"
-            )
-        if message.role != "tool":
-            referring = refers(message)
-        for call in message.tool_calls:
-            awaited[call.id] = None
-    if awaited:
-        raise InvalidConversation(f"the call {next(iter(awaited))} is left without an answer at the end")
-    if start == 0:
-        _check_whole(messages, ("user", "tool") if continued else ("user",))
 
+    def __init__(
+        self,
+        tally: Tally,
+        limit: int,
+        policy: Policy,
+        preface: Preface,
+        decisions: Sequence[Decision],
+        *,
+        whole: bool = True,
+        sent: Sequence[Sent] = (),
+    ) -> None:
+        self.tally, self.limit, self.policy, self.whole, self.sent = tally, limit, policy, whole, sent
+        self.recorded = decisions
+        template = policy.summary_template
+        made_of = (preface, msgspec.json.encode(preface.tools), tally.leading, tally.counter, template)
+        earlier = (one.window.preface for one in reversed(sent) if one.window)
+        self.preface = next((one for one in earlier if one.is_of(*made_of)), None) or CountedPreface(*made_of)
+        memory = preface.memory_message()
+        self.recall = (memory, message_cost(memory, tally.counter).tokens) if memory else None
+        summary = self.preface.earlier
+        if tally.summaries:
+            summary = f"{summary} {incoming(tally.summaries, template)[1]}".strip()
+        self.standing = in_force((carried(summary), *decisions) if summary else decisions)
 
-def check_fit(tokens: int, limit: int) -> None:
-    """Raise `InvalidConversation` if a window has more tokens than its limit."""
-    if tokens > limit:
-        raise InvalidConversation(f"the window has {tokens:,} tokens; its limit is {limit:,}")
+    def window(self, ahead: Sequence[Decision] = (), dropped: tuple[str, ...] = ()) -> Window:
+        """Make the window that fits, and the decisions that it takes."""
+        tally, limit, events, pending = self.tally, self.limit, tuple[str, ...](), None
+        view, lead = self._served()
+        new: list[Decision] = self._unrecorded_answers(view)
+        if found := self._plan(view, lead):
+            made, pending = decided(tally, view, found, self.policy, limit, self.standing)
+            new, events = [*new, *made], found.events
+            self.standing = in_force((*self.standing, *new))
+            view, lead = self._shape(pending.cut if pending else view.cut)
+        else:
+            if self._is_scale_due(view):
+                new.append(Mask(ids=(), saved=0, limit=limit, scale=tally.limits.scale))
+            self.standing = (*self.standing, *new)
+        window = self._put_together(view, lead, (*ahead, *new), pending, events, dropped)
+        check(window.messages, window.shared, continued=tally.is_continued)
+        check_fit(window.tokens, limit)
+        return window
 
+    def shown(self) -> Window:
+        """Make the window that the decisions lead to, whether it fits or not; decide nothing."""
+        return self._put_together(*self._served())
 
-def _check_whole(messages: Sequence[Message], opening: tuple[str, ...]) -> None:
-    first = next((message for message in messages if message.role != "system"), None)
-    if first is not None and first.role not in opening:
-        raise InvalidConversation(f"the first message is the user's, not {first.role} {first.id}")
-    calls = [call.id for message in messages for call in message.tool_calls]
-    if len(set(calls)) < len(calls):
-        twice = next(id for id in calls if calls.count(id) > 1)
-        raise InvalidConversation(f"the call id {twice} is not unique")
+    def _served(self) -> tuple[View, Lead]:
+        """Return the view of the first cut that serves the limit and fits, or of the last one tried."""
+        cuts = serving(self.standing, self.limit, self.policy, whole=self.whole)
+        for cut in cuts[:-1]:
+            view, lead = self._shape(cut)
+            if not self._exceeds(view, lead):
+                return view, lead
+        return self._shape(cuts[-1] if cuts else None)
+
+    def _shape(self, cut: Cut | None) -> tuple[View, Lead]:
+        """Return the view of a cut and what is sent before it.
+
+        Hundreds of hidden outputs take a millisecond to fold in, so the view of an earlier window is used
+        again if it was made of the same values on this tally. What a round in progress may still change, the
+        shares of its outputs, is folded in every time.
+        """
+        tally, policy = self.tally, self.policy
+        masks = masks_on(cut, self.standing, limit=self.limit, policy=policy)
+        made_of = (cut, masks, model_summary(cut, self.standing) if cut else None)
+        earlier = (one.window.view for one in reversed(self.sent) if one.window and one.window.tally is tally)
+        view = next((one for one in earlier if one.made_of == made_of and not one.shares), None)
+        if view is None:
+            view = folded(*made_of, tally, policy)
+        return view, Lead(self.preface, self.recall, tally, view, policy.summary_template)
+
+    def _exceeds(self, view: View, lead: Lead, share: float = 1.0) -> bool:
+        """Return True if a view has more tokens than a share of the limit, counting no more than needed."""
+        return self.tally.exceeds(view.kept, int(share * self.limit) - lead.tokens + view.saved)
+
+    def _plan(self, view: View, lead: Lead) -> Plan | None:
+        """Return what leaves or is hidden: above the limit, or above the policy's share of it."""
+        tally, policy, preface = self.tally, self.policy, self.preface
+        over = self._exceeds(view, lead)
+        if not over and (policy.mask_at >= 1 or not self._exceeds(view, lead, policy.mask_at)):
+            return None
+        opened = preface.context or (self.recall and not tally.turns)
+        space = Room(
+            limit=self.limit,
+            preface=preface.tokens + lead.memory,
+            cap=policy.summary_cap(self.limit),
+            opener=0 if opened else preface.opener,
+            summary=lead.summary,
+        )
+        return (plan if over else hiding)(tally, view, space, policy)
+
+    def _unrecorded_answers(self, view: View) -> list[Decision]:
+        """Return the answers for abandoned calls that are shown and not in the log yet."""
+        shown = takewhile(lambda given: given[0] >= view.kept, reversed(self.tally.answers))
+        answers = [answer for _, answer in shown]
+        recorded = {one.call for one in self.recorded if isinstance(one, Answer)} if answers else set()
+        return [answer for answer in reversed(answers) if answer.call not in recorded]
+
+    def _is_scale_due(self, view: View) -> bool:
+        """Return True if the shown outputs depend on the scale, and no decision names the scale yet."""
+        tally = self.tally
+        if not tally.limits.scale or named_scale(self.standing, self.limit, self.policy):
+            return False
+        tally.total(view.kept)  # what is not counted does not say whether it depends on the scale
+        return tally.depends_on_scale(view.kept)
+
+    def _put_together(
+        self,
+        view: View,
+        lead: Lead,
+        decisions: tuple[Decision, ...] = (),
+        pending: PendingCut | None = None,
+        events: tuple[str, ...] = (),
+        dropped: tuple[str, ...] = (),
+    ) -> Window:
+        tally, preface = self.tally, self.preface
+        messages = lead.messages_with(tally.view(view.kept, view.hidden, view.short))
+        tokens = lead.tokens + tally.total(view.kept) - view.saved
+        shared = reusable = 0
+        for one in self.sent:
+            length = shared_length(messages, one.messages)
+            shared = max(shared, length)
+            if one.tools == preface.tools_sent:
+                reusable = max(reusable, length)
+        reused = 0
+        if reusable:
+            reused = preface.tools + lead.tokens_of(reusable, tally, view)
+            reused = tokens if reusable == len(messages) else reused
+        used = usage(tally, view, preface, lead, limit=self.limit, policy=self.policy)
+        seen = (len(tally.items), tally.end, len(tally.repairs))
+        report = WindowReport(used, events, dropped, tally, view, *seen)
+        return Window(
+            messages=messages,
+            tokens=tokens,
+            limit=self.limit,
+            tally=tally,
+            view=view,
+            preface=preface,
+            lead=lead,
+            report=report,
+            decisions=decisions,
+            applied=self.standing,
+            pending_cut=pending,
+            shared=shared,
+            reused_prefix_tokens=reused,
+        )

@@ -7,9 +7,9 @@ list that grows; both produce the same bytes, since a list is turned into a tall
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import UnionType
-from typing import TypeVar
+from typing import Never, TypeVar
 
 from ..entry import Decision
 from ..errors import InputError, InvalidMessage
@@ -19,12 +19,13 @@ from ..tokens import counter as counter_named
 from ..toolspec import ToolSpec
 from ..value import check_kind, refuse
 from .calls import appended
-from .head import Head
-from .live_window import LiveWindow
-from .policy import Budget, Policy
+from .cut import Strategy, compaction
+from .live_window import Making, Sent, output_limits
+from .policy import Budget, OutputLimits, Policy, check_budget
+from .preface import Preface
 from .snapshot import ContextSnapshot, snapshot
 from .tally import Tally
-from .window import Tiers, Window, tiers
+from .window import PendingCut, Tiers, Window, tiers
 
 T = TypeVar("T")
 
@@ -65,48 +66,66 @@ class StateManager:
         for pair in counts:
             if list(map(type, pair)) != [Message, int]:
                 refuse("counts", pair, "pairs of a message and its tokens")
-        live = _under(LiveWindow(self.counter, self.policy, stored=stored), budget, decisions)
-        return Tally.of(_checked(messages), self.counter, live.limits, stored=stored, counts=counts)
+        limits = self._limits(budget, decisions)
+        return Tally.of(_checked(messages), self.counter, limits, stored=stored, counts=counts)
 
     def window(
         self,
         messages: Sequence[Message] | Tally,
         budget: Budget,
         *,
-        head: Head | None = None,
+        preface: Preface | None = None,
         decisions: Sequence[Decision] = (),
         previous: Window | None = None,
+        dropped: tuple[str, ...] = (),
+        **unknown: Never,
     ) -> Window:
-        """Make the window of a conversation; `Window.decisions` has the new decisions."""
-        check_kind("head", head, Head, optional=True)
+        """Make the window of a conversation; `Window.decisions` has the new decisions.
+
+        It is compared with the `previous` one. `dropped` are sticky files that the preface leaves out.
+        """
+        _refuse_unknown(unknown)
         check_kind("previous", previous, Window, optional=True)
-        live = self._live(messages, budget, decisions)
-        if previous is not None:
-            live.sent(previous)
-        return live.window(head or Head(), decisions)
+        return self._making(messages, budget, preface, decisions, previous).window(dropped=dropped)
 
     def shown(
         self,
         messages: Sequence[Message] | Tally,
         budget: Budget,
         *,
-        head: Head | None = None,
+        preface: Preface | None = None,
         decisions: Sequence[Decision] = (),
+        **unknown: Never,
     ) -> Window:
         """Make the window that recorded decisions lead to, whether it fits or not; decide nothing."""
-        check_kind("head", head, Head, optional=True)
-        return self._live(messages, budget, decisions).shown(head or Head(), decisions)
+        _refuse_unknown(unknown)
+        return self._making(messages, budget, preface, decisions).shown()
+
+    def compaction(
+        self,
+        messages: Sequence[Message] | Tally,
+        budget: Budget,
+        *,
+        preface: Preface | None = None,
+        decisions: Sequence[Decision] = (),
+        strategy: Strategy | None = None,
+        focus: str | None = None,
+    ) -> PendingCut | None:
+        """Return the cut that compacts what is shown now; None if nothing could leave."""
+        shown = self.shown(messages, budget, preface=preface, decisions=decisions)
+        return compaction(shown, self.policy, strategy, focus=focus)
 
     def classify(
         self,
         messages: Sequence[Message] | Tally,
         budget: Budget = Budget.UNLIMITED,
         *,
-        head: Head | None = None,
+        preface: Preface | None = None,
         decisions: Sequence[Decision] = (),
+        **unknown: Never,
     ) -> Tiers:
         """Return the tier of each message, and the tokens of every category."""
-        window = self.window(messages, budget, head=head, decisions=decisions)
+        window = self.window(messages, budget, preface=preface, decisions=decisions, **unknown)
         return tiers(window, self.policy)
 
     def snapshot(self, messages: Sequence[Message], *, timestamp: int = 0) -> ContextSnapshot:
@@ -114,19 +133,40 @@ class StateManager:
         messages = _checked(messages)
         return snapshot(messages, tokens=self.count(messages).tokens, timestamp=timestamp)
 
-    def _live(
-        self, messages: Sequence[Message] | Tally, budget: Budget, decisions: Sequence[Decision]
-    ) -> LiveWindow:
-        live = _under(LiveWindow(self.counter, self.policy), budget, decisions)
+    def _limits(self, budget: Budget, decisions: Sequence[Decision]) -> OutputLimits:
+        """Return the limits of outputs; only if that fails, check the types of all decisions."""
+        check_budget(budget)
+        try:
+            return output_limits(budget.limit, decisions, self.policy)
+        except (AttributeError, KeyError, TypeError):
+            _all_of(Decision, "decisions", decisions)
+            raise
+
+    def _making(
+        self,
+        messages: Sequence[Message] | Tally,
+        budget: Budget,
+        preface: Preface | None,
+        decisions: Sequence[Decision],
+        previous: Window | None = None,
+    ) -> Making:
+        check_kind("preface", preface, Preface, optional=True)
+        limits = self._limits(budget, decisions)
         if not isinstance(messages, Tally):
-            live.tally = Tally.of(_checked(messages), self.counter, live.limits, shared=True)
-        elif messages.limits == live.limits:
-            live.tally = messages
-        else:
+            messages = Tally.of(_checked(messages), self.counter, limits, shared=True)
+        elif messages.limits != limits:
             raise InputError(
                 "the tally was made for another budget or policy; build it again from the messages"
             )
-        return live
+        sent = [Sent(previous.messages, previous.preface.tools_sent, previous)] if previous else []
+        return Making(messages, budget.limit, self.policy, preface or Preface(), decisions, sent=sent)
+
+
+def _refuse_unknown(arguments: Mapping[str, object]) -> None:
+    """Raise `TypeError` for an argument that does not exist, and name the new word for `head`."""
+    for name in arguments:
+        renamed = "; it is called preface now: preface=Preface(…)" if name == "head" else ""
+        raise TypeError(f"there is no argument {name!r}{renamed}")
 
 
 def _checked(messages: Iterable[Message]) -> Sequence[Message]:
@@ -139,15 +179,6 @@ def _checked(messages: Iterable[Message]) -> Sequence[Message]:
             wrong = next(one for one in listed if type(one) is kind)
             raise InvalidMessage(not_a_message("the State Manager", wrong))
     return listed
-
-
-def _under(live: LiveWindow, budget: Budget, decisions: Sequence[Decision]) -> LiveWindow:
-    """Prepare a window; check the types of decisions only if that fails, since there may be thousands."""
-    try:
-        return live.under(budget, decisions)
-    except (AttributeError, KeyError, TypeError):
-        _all_of(Decision, "decisions", decisions)
-        raise
 
 
 def _all_of(kind: type[T] | UnionType, setting: str, given: Iterable[T]) -> Sequence[T]:

@@ -28,7 +28,7 @@ LONGEST_TEMPLATE = 1_000
 COUNTED_WHOLE = 4_000
 """The most bytes of a tool message counted without reduction, which depends on the reader's budget."""
 
-_BATCH = 3  # times the share of one output: the rest of the budget is for the head and the question
+_BATCH = 3  # times the share of one output: the rest of the budget is for the preface and the question
 
 
 class Reduction(Value, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ _VERSION = re.compile(r"[0-9]+\.[0-9]+")
 
 
 class ContextSnapshot(Struct, frozen=True, kw_only=True):
-    """The live queue of a conversation: head, summary and kept messages, at one moment."""
+    """The live queue of a conversation: preface, summary and kept messages, at one moment."""
 
     version: Literal["1.0"] = VERSION
     timestamp: int  # milliseconds

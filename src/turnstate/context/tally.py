@@ -1,10 +1,16 @@
-"""The tally: the structure of a conversation, reduced and counted, message by message.
+"""The tally: a conversation as it would be sent, divided into turns and groups, reduced and counted.
 
-It is what would be sent, with running totals. The cost of adding a message depends only on the message,
-and any total is a subtraction. A tally that grew message by message equals one that was built in one go,
-so the incremental window and the pure one are the same code over the same value. Counting is lazy and
-starts at the newest message: what no window reaches is never counted. If a store holds the whole outputs
-(``stored``), the frames of reduced outputs show their ids.
+A turn is a user message and everything that answers it. A group is kept or removed as a whole: one message,
+or calls with all their answers. ``items`` are the messages as they would be sent, without the round in
+progress; a cut between two groups is safe. Whatever list comes in becomes one that every provider takes
+(`turns`): duplicate ids are made unique, and all repairs are listed. ``sources`` maps a part of a tool
+message to the message it comes from. ``summaries`` are the summaries found among the messages: they are not
+sent at their own position.
+
+The cost of adding a message depends only on the message, and any total is a subtraction. A tally that grew
+message by message equals one that was built in one go, so the incremental window and the pure one are the
+same code over the same value. Counting is lazy and starts at the newest message: what no window reaches is
+never counted. If a store holds the whole outputs (``stored``), the frames of reduced outputs show their ids.
 
 The outputs of a group share ``limits.batch``. While calls are open, a finished output gets at most an
 equal share. Once all calls are answered, what the short outputs do not use goes to the long ones,
@@ -16,67 +22,64 @@ where no one else refers to them, or it serves a single window of a list (``shar
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
-from ..formats import mended
+from msgspec import structs
+
+from ..entry import Answer
+from ..formats import continues, mended, refers, unfolded
+from ..ids import CallId, MessageId, derived
 from ..message import Message
 from ..tokens import Counter
 from ..tokens.cost import MESSAGE_FRAME, RESULT_FRAME, Meter
 from .evidence import Evidence
 from .policy import OutputLimits
 from .reduction import Handle, masked, output_id, output_tokens, reduced, share, shortened
-from .turns import Structure, note
+from .turns import Repair, Round, in_call_order, note
 
 # The ledger: running totals that grow at both ends.
 
 
 class Ledger:
-    """Costs by index, counted lazily from an anchor outward."""
+    """Costs by index, counted lazily from an anchor outward; `first` is the first index that is counted."""
 
     def __init__(self, anchor: int, cost: Callable[[int], int]) -> None:
-        self._anchor = anchor
+        self.first = self._anchor = anchor
         self._cost = cost
         self._back = [0]
         self._forth = [0]
 
-    @property
-    def first(self) -> int:
-        """The first index that is counted."""
-        return self._anchor - len(self._back) + 1
-
     def between(self, start: int, end: int) -> int:
         """Return the sum of the costs from `start` up to but not including `end`."""
-        self._reach(start)
-        self._reach(end)
-        return self._at(end) - self._at(start)
+        before = self._total(start)
+        return self._total(end) - before
 
     def exceeds(self, start: int, end: int, room: int) -> bool:
         """Return True if a range costs more than the room, counting back no further than needed."""
-        self._reach(end)
-        counted = max(start, self.first)
-        left = room - (self._at(end) - self._at(counted))
-        for index in range(counted - 1, start - 1, -1):
-            if left < 0:
-                break
-            cost = self._cost(index)
-            self._back.append(self._back[-1] + cost)
-            left -= cost
+        total = self._total(end)
+        left = room - (total - self._total(max(start, self.first)))
+        while left >= 0 and self.first > start:
+            left -= self._count_back()
         return left < 0
 
-    def _reach(self, index: int) -> None:
+    def _total(self, index: int) -> int:
+        """Return the running total at an index, relative to the anchor; count up to there if necessary."""
         if index < self._anchor:
-            for earlier in range(self.first - 1, index - 1, -1):
-                self._back.append(self._back[-1] + self._cost(earlier))
-        else:
-            for later in range(self._anchor + len(self._forth) - 1, index):
-                self._forth.append(self._forth[-1] + self._cost(later))
+            while self.first > index:
+                self._count_back()
+            return -self._back[self._anchor - index]
+        for later in range(self._anchor + len(self._forth) - 1, index):
+            self._forth.append(self._forth[-1] + self._cost(later))
+        return self._forth[index - self._anchor]
 
-    def _at(self, index: int) -> int:
-        offset = index - self._anchor
-        return self._forth[offset] if offset >= 0 else -self._back[-offset]
+    def _count_back(self) -> int:
+        cost = self._cost(self.first - 1)
+        self._back.append(self._back[-1] + cost)
+        self.first -= 1  # not before: the cost of a message depends on whether it is counted
+        return cost
 
 
 # The places of messages by id.
@@ -103,33 +106,58 @@ class Places:
 
 
 MOST_EVIDENCE = 4
-"""The number of start places with cached evidence: of two cuts, and of the turns that they fall into."""
+"""The number of start places with cached evidence: of two cuts, and of the turns that they fall into.
+
+Planning 10,000 messages again takes 1 ms with it instead of 10 (`python -m bench windows`).
+"""
 
 Shown = tuple[Message, int]  # a message as it is sent, and its tokens
 
 
-class Tally(Structure):
-    """A conversation as it would be sent, with its totals."""
+class Tally:
+    """A conversation as it would be sent, with its totals.
+
+    It exists because a window must not cost more in a long conversation: everything that a message needs
+    once (its place, its repair, its reduction, its tokens) is done once and kept here.
+    """
 
     def __init__(
         self, counter: Counter, limits: OutputLimits, *, stored: bool = False, shared: bool = False
     ) -> None:
-        super().__init__()
+        self.counter, self.limits, self.stored = counter, limits, stored
         self._copies = not (stored or shared)
-        self.counter = counter
-        self.limits = limits
-        self._unscaled = min(limits.soft, limits.batch) // 2
-        self.stored = stored
+        self._unscaled = min(limits.soft, limits.batch) // 2  # tokens that no neighboring scale reduces
+
+        self.length = 0  # of the messages as they came, including what is not sent
+        self.leading: list[Message] = []  # the system messages before all others
+        self.summaries: list[Message] = []
+        self.items: list[Message] = []
+        self.groups: list[int] = []
+        self.turns: list[int] = []
+        self.repairs: list[Repair] = []
+        self.answers: list[tuple[int, Answer]] = []
+        self.sources: dict[str, tuple[Message, int | None]] = {}
+        self.unfolded: set[str] = set()  # the ids of messages that the log holds within others
+        self._round = Round(self.sources)
+        self._ids: set[str] = set()
+        self._calls: set[CallId] = set()
+        self._renamed: dict[CallId, CallId] = {}
+        self._assistants: list[int] = []  # their places, up to `_read`
+        self._read = 0
+        self._places = Places(self.items, 0)
+
+        # A count moves from one of these to the next: known before the message is added, of a round that may
+        # still change, of a finished group, and at last of a message that never changes again (the ledger).
+        self._foreseen: dict[str, Shown] = {}
+        self._alone: dict[str, tuple[Message, Message, int]] = {}  # whole, reduced, tokens
+        self._settled: dict[str, Shown] = {}
+        self._ledger = Ledger(0, self._finished)
+        self._tail: tuple[int, list[Shown]] = (0, [])  # the round in progress, and the length it was made at
+
         self.whole: dict[str, Message] = {}  # the reduced messages as they are in the log, by id
         self.mended_ids: dict[str, str] = {}
-        self._places = Places(self.items, 0)
-        self._tail: tuple[int, list[Shown]] = (0, [])
-        self._foreseen: dict[str, Shown] = {}
-        self._alone: dict[str, tuple[Message, Message, int]] = {}  # unfinished: whole, reduced, tokens
-        self._settled: dict[str, Shown] = {}  # of finished groups, before the ledger takes them
         self._scaled_at = -1  # the last place of an output that another scale would show differently
         self._short: dict[str, dict[int, tuple[Message, Message, int]]] = {}  # by id and tokens per output
-        self._ledger = Ledger(0, self._finished)
         self._masks: dict[int, Shown] = {}
         self._evidence: dict[int, Evidence] = {}  # by the place where it begins
         self._meter = Meter(counter)
@@ -148,18 +176,198 @@ class Tally(Structure):
         """Build the tally of a whole conversation without counting it; known counts may be passed."""
         tally = cls(counter, limits, stored=stored, shared=shared)
         tally._foreseen = {known[0].id: known for known in counts}
-        tally.extend(map(Message.owned, messages) if tally._copies else messages)
+        tally.extend(messages)
         tally._ledger = Ledger(len(tally.items), tally._finished)
         tally._places = Places(tally.items, len(tally.items))
         return tally
 
-    def add(self, message: Message) -> None:
-        """Add the next message of the conversation."""
-        super().add(message.owned() if self._copies else message)
+    # Adding messages.
 
-    def foresee(self, message: Message, tokens: int) -> None:
-        """Record the token count of a message that is about to be added and needs no reduction."""
-        self._foreseen[message.id] = (message, tokens)
+    def extend(self, messages: Iterable[Message]) -> None:
+        """Add many messages, with the same result as adding them one by one."""
+        rest = map(Message.owned, messages) if self._copies else iter(messages)
+        while (doubtful := self._add_sound(rest)) is not None:
+            self.add(doubtful)
+
+    def add(self, message: Message, tokens: int | None = None) -> None:
+        """Add the next message; pass its tokens if they are known and it needs no reduction."""
+        message = message.owned() if self._copies else message
+        if tokens is not None:
+            self._foreseen[message.id] = (message, tokens)
+        self.length += 1
+        if message.native is None:
+            self._add(message)
+            return
+        for one in unfolded(message):
+            if one is not message:
+                self.unfolded.add(one.id)
+            self._add(one)
+
+    def _add(self, message: Message) -> None:
+        if message.kind == "summary":
+            self.summaries.append(message)
+            return
+        if message.id in self._ids:
+            self.repairs.append(
+                Repair(message.id, "two messages had this id; the later one is sent under another")
+            )
+            message = structs.replace(message, id=MessageId(derived("again", message.id, str(self.length))))
+        self._ids.add(message.id)
+        match message.role:
+            case "user":
+                self._close()
+                self.turns.append(len(self.items))
+                self._append([message])
+            case "system":
+                self._add_system(message)
+            case "assistant":
+                self._add_assistant(message)
+            case "tool":
+                self._add_tool(message)
+
+    def _add_sound(self, messages: Iterator[Message]) -> Message | None:
+        """Add messages while nothing needs repair; return the first one that may need it."""
+        if self._round.assistants:
+            return next(messages, None)
+        before = len(self.items)
+        doubtful = self._take_sound(messages)
+        self.length += len(self.items) - before
+        if len(self.items) > before and self.items[self.groups[-1]].tool_calls:
+            self._reopen()
+        return doubtful
+
+    def _take_sound(self, messages: Iterator[Message]) -> Message | None:
+        items, groups, turns, ids, calls = self.items, self.groups, self.turns, self._ids, self._calls
+        awaited: set[CallId] = set()
+        for place, message in enumerate(messages, start=len(items)):
+            role = message.role
+            if message.id in ids:
+                return message
+            if message.native is not None and (refers(message) or unfolded(message)[0] is not message):
+                return message
+            if role == "tool":
+                for result in message.tool_results:
+                    if result.tool_call_id not in awaited:
+                        return message
+                    awaited.remove(result.tool_call_id)
+            elif awaited or role == "system":
+                return message
+            else:
+                if message.tool_calls:
+                    for call in message.tool_calls:
+                        if call.id in calls:
+                            return message
+                        awaited.add(call.id)
+                    calls |= awaited
+                elif role == "user":
+                    turns.append(place)
+                groups.append(place)
+            ids.add(message.id)
+            items.append(message)
+            if role == "tool" and not awaited and place > groups[-1] + 1:  # several messages answer the calls
+                start = groups[-1]
+                items[start + 1 :] = in_call_order(items[start], items[start + 1 :])
+        return None
+
+    def _reopen(self) -> None:
+        """Remove the last calls from the view again: more answers to them may come."""
+        start = self.groups.pop()
+        asked, *answers = self.items[start:]
+        del self.items[start:]
+        self._round.ask(asked)
+        for message in answers:
+            self.repairs.extend(self._round.answer(message))
+
+    def _add_system(self, message: Message) -> None:
+        if not self.items and not self._round.assistants:
+            self.leading.append(message)
+        elif self._round.open_calls:
+            self._round.notice(message)
+        else:
+            self._close()
+            self._append([message])
+
+    def _add_assistant(self, message: Message) -> None:
+        if self._round.answered or not self._round.open_calls:
+            self._close()
+        message = self._with_own_calls(message)
+        if message.tool_calls or self._round.assistants or refers(message):
+            self._round.ask(message)
+        else:
+            self._append([message])
+
+    def _with_own_calls(self, message: Message) -> Message:
+        """Rename calls whose ids were used before, since an id must be unique in a request."""
+        own = {call.id for call in message.tool_calls}
+        if len(own) == len(message.tool_calls) and self._calls.isdisjoint(own):
+            self._calls |= own
+            return message
+        calls = list(message.tool_calls)
+        for number, call in enumerate(calls):
+            if call.id in self._calls:
+                new = CallId("call_" + derived("call", message.id, call.id, str(number)))
+                self._renamed[call.id] = new
+                self.repairs.append(Repair(call.id, f"two calls had this id; the later one is sent as {new}"))
+                calls[number] = structs.replace(call, id=new, provider_id=None)
+            self._calls.add(calls[number].id)
+        return message.replace(tool_calls=tuple(calls))
+
+    def _add_tool(self, message: Message) -> None:
+        if any(result.tool_call_id in self._renamed for result in message.tool_results):
+            results = (
+                structs.replace(one, tool_call_id=self._renamed.get(one.tool_call_id, one.tool_call_id))
+                for one in message.tool_results
+            )
+            message = message.with_results(list(enumerate(results)))
+        if self._round.assistants:
+            complete, known = not self._round.open_calls, len(self._round.notes)
+            self.repairs.extend(self._round.answer(message, hosted=message.id in self.unfolded))
+            late = self._round.notes[known:] if complete else []
+            if late:  # a group of its own: what it is about may have been cut by now
+                del self._round.notes[known:]
+                self._close()
+                self._append(late)
+            return
+        if self.is_continued or (not self.leading and not self.items and continues(message)):
+            self._append([message])
+            return
+        notes = [note(message, result, number) for number, result in enumerate(message.tool_results)]
+        self.sources.update((one.id, (message, number)) for number, one in enumerate(notes))
+        self.repairs.extend(
+            Repair(result.tool_call_id, "a result that no open call awaits is sent as text")
+            for result in message.tool_results
+        )
+        self._append(notes)
+
+    def _close(self) -> None:
+        """Finish the round in progress; its calls without an answer are abandoned."""
+        if not self._round.assistants:
+            return
+        items, answers = self._round.close()
+        self.answers += [(len(self.items), answer) for answer in answers]
+        self.repairs += [
+            Repair(answer.call, "an abandoned call is answered by a visible error") for answer in answers
+        ]
+        self._append(items)
+        self._round = Round(self.sources)
+        self._renamed = {}
+
+    def _append(self, items: Sequence[Message]) -> None:
+        """Add a finished group to the view."""
+        self.groups.append(len(self.items))
+        self.items += items
+
+    # Places.
+
+    @property
+    def is_continued(self) -> bool:
+        """True if the provider keeps what came before the first message."""
+        first = self.leading or self.items
+        return bool(first) and continues(first[0])
+
+    def sent(self) -> list[Message]:
+        """Return all messages as they would be sent now, including the round in progress."""
+        return [*self.leading, *self.items, *self._round.items()]
 
     @property
     def tail(self) -> list[Message]:
@@ -171,9 +379,55 @@ class Tally(Structure):
         """The number of messages that would be sent if nothing were cut."""
         return len(self.items) + len(self._tail_shown())
 
+    def place(self, id: str) -> int | None:
+        """Return the place of a message in the view."""
+        finished = self._places.of(id)
+        if finished is not None:
+            return finished
+        return next((len(self.items) + i for i, message in enumerate(self.tail) if message.id == id), None)
+
+    def at(self, index: int) -> Message:
+        """Return one message of the view."""
+        if index >= len(self.items):
+            return self._tail_shown()[index - len(self.items)][0]
+        return self.items[index] if index >= self._ledger.first else self._measured(index)[0]
+
+    def group_starts(self) -> Iterator[int]:
+        """Yield the starts of groups, newest first: the places where a cut is safe."""
+        if self._round.assistants:
+            yield len(self.items)
+        yield from reversed(self.groups)
+
+    def question(self, start: int) -> int | None:
+        """Return the place of the user message that opened the turn at a place, if there is one."""
+        turn = bisect_right(self.turns, start) - 1
+        return self.turns[turn] if turn >= 0 else None
+
+    def exchanges(self, start: int) -> int:
+        """Return the number of exchanges from a place on; each ends with an assistant message."""
+        for place in range(self._read, len(self.items)):
+            if self.items[place].role == "assistant":
+                self._assistants.append(place)
+        self._read = len(self.items)
+        finished = len(self._assistants) - bisect_left(self._assistants, start)
+        return finished + len(self._round.assistants)
+
+    def outputs(self, place: int) -> list[int]:
+        """Return the places of the tool messages in the group that contains a place."""
+        if place >= len(self.items):
+            return [at for at, one in enumerate(self.tail, start=len(self.items)) if one.role == "tool"]
+        group = bisect_right(self.groups, place)
+        start = self.groups[group - 1]
+        end = self.groups[group] if group < len(self.groups) else len(self.items)
+        return [index for index in range(start, end) if self.items[index].role == "tool"]
+
+    # Totals.
+
     def total(self, start: int) -> int:
         """Return the tokens of everything from a place to the end."""
-        return self._ledger.between(min(start, len(self.items)), len(self.items)) + self._tail_tokens(start)
+        end = len(self.items)
+        tail = sum([cost for _, cost in self._tail_shown()[max(0, start - end) :]])
+        return self._ledger.between(min(start, end), end) + tail
 
     def between(self, start: int, end: int) -> int:
         """Return the tokens of the finished messages between two places."""
@@ -189,8 +443,9 @@ class Tally(Structure):
 
     def exceeds(self, start: int, room: int) -> bool:
         """Return True if the messages from a place on exceed the room, counting no more than needed."""
-        left = room - self._tail_tokens(start)
-        return self._ledger.exceeds(min(start, len(self.items)), len(self.items), left)
+        end = len(self.items)
+        tail = sum([cost for _, cost in self._tail_shown()[max(0, start - end) :]])
+        return self._ledger.exceeds(min(start, end), end, room - tail)
 
     def reach(self, room: int) -> int:
         """Return the start of the earliest group from which everything fits into the room."""
@@ -199,32 +454,26 @@ class Tally(Structure):
         fitting = bisect_left(self.groups, True, lo=first, key=lambda start: self.total(start) <= room)
         return self.groups[fitting] if fitting < len(self.groups) else len(self.items)
 
-    def evidence(self, start: int, end: int) -> Evidence:
-        """Return the evidence in finished messages, as they are in the log, without reading any twice.
+    def least(self, start: int) -> int:
+        """Return the tokens from a place to the end, with the round in progress in bare frames."""
+        places = self.outputs(len(self.items))
+        return self.total(start) - sum(self.cost(one) - self.shortened(one, 1)[1] for one in places)
 
-        So planning a window again, or after the conversation grew, costs only what is new in it.
-        """
-        known = self._evidence.pop(start, None)
-        if known is None or known.messages > end - start:
-            known = Evidence()
-        self._evidence[start] = known
-        if len(self._evidence) > MOST_EVIDENCE:
-            del self._evidence[next(iter(self._evidence))]
-        new = self.items[start + known.messages : end]
-        return known.read([self.whole.get(one.id, one) for one in new] if self.whole else new)
+    # What is shown.
 
     def view(
         self, start: int, hidden: Iterable[int] = (), short: Mapping[int, int] | None = None
     ) -> list[Message]:
         """Return the messages from a place to the end, with some outputs hidden or shortened."""
         self.total(start)
-        view = self.items[start:] + self.tail[max(0, start - len(self.items)) :]
+        view = self.items[start:]
+        view += [message for message, _ in self._tail_shown()[max(0, start - len(self.items)) :]]
         for index, each in (short or {}).items():
             if index >= start:
                 view[index - start] = self.shortened(index, each)[0]
         for index in hidden:
             if index >= start:
-                view[index - start] = self.hidden(index)[0]
+                view[index - start] = (self._masks.get(index) or self.hidden(index))[0]
         return view
 
     def saved(self, index: int) -> int:
@@ -256,39 +505,19 @@ class Tally(Structure):
         sizes, floors = self._sizes([self.at(index) for index in places]), self._sizes(least)
         return share(sizes, floors, room - self.total(start) + sum(sizes))
 
-    def least(self, start: int) -> int:
-        """Return the tokens from a place to the end, with the round in progress in bare frames."""
-        places = self.outputs(len(self.items))
-        return self.total(start) - sum(self.cost(one) - self.shortened(one, 1)[1] for one in places)
+    def evidence(self, start: int, end: int) -> Evidence:
+        """Return the evidence in finished messages, as they are in the log, without reading any twice.
 
-    def outputs(self, place: int) -> list[int]:
-        """Return the places of the tool messages in the group that contains a place."""
-        if place < len(self.items):
-            return super().outputs(place)
-        return [index for index, one in enumerate(self.tail, start=len(self.items)) if one.role == "tool"]
-
-    def place(self, id: str) -> int | None:
-        """Return the place of a message in the view."""
-        finished = self._places.of(id)
-        if finished is not None:
-            return finished
-        return next((len(self.items) + i for i, message in enumerate(self.tail) if message.id == id), None)
-
-    def at(self, index: int) -> Message:
-        """Return one message of the view."""
-        if index >= len(self.items):
-            return self._tail_shown()[index - len(self.items)][0]
-        return self.items[index] if index >= self._ledger.first else self._measured(index)[0]
-
-    def _tail_shown(self) -> list[Shown]:
-        made_at, tail = self._tail
-        if made_at != self.length:
-            tail = self._shared(self._round.items(), is_open=bool(self._round.open_calls))
-            self._tail = (self.length, tail)
-        return tail
-
-    def _tail_tokens(self, start: int) -> int:
-        return sum(cost for _, cost in self._tail_shown()[max(0, start - len(self.items)) :])
+        So planning a window again, or after the conversation grew, costs only what is new in it.
+        """
+        known = self._evidence.pop(start, None)
+        if known is None or known.messages > end - start:
+            known = Evidence()
+        self._evidence[start] = known
+        if len(self._evidence) > MOST_EVIDENCE:
+            del self._evidence[next(iter(self._evidence))]
+        new = self.items[start + known.messages : end]
+        return known.read([self.whole.get(one.id, one) for one in new] if self.whole else new)
 
     def depends_on_scale(self, start: int) -> bool:
         """Return True if anything from `start` on would be shown differently under half or twice the scale.
@@ -307,12 +536,24 @@ class Tally(Structure):
         longest, count = max([cost for _, cost in shown]), sum([len(one.tool_results) for one, _ in shown])
         return longest > self.limits.soft // 2 or longest * count > self.limits.batch // 2
 
+    # Reducing and counting.
+
+    def _tail_shown(self) -> list[Shown]:
+        """Return the round in progress with its tokens; a new message may change all of it."""
+        if not self._round.assistants:
+            return []
+        made_at, tail = self._tail
+        if made_at != self.length:
+            tail = self._shared(self._round.items(), is_open=bool(self._round.open_calls))
+            self._tail = (self.length, tail)
+        return tail
+
     def _finished(self, index: int) -> int:
-        """Reduce and count a message of the view permanently."""
+        """Reduce and count a message of the view permanently: from now on, `items` has it as it is sent."""
         whole = self.items[index]
         foreseen = self._foreseen.get(whole.id)
         if foreseen is not None and foreseen[0] is whole and self._is_final(index, foreseen[1]):
-            del self._foreseen[whole.id]  # as for nearly all messages of a reopened session
+            del self._foreseen[whole.id]
             return foreseen[1]
         self.items[index], cost = self._measured(index)
         id = self.items[index].id
@@ -324,7 +565,10 @@ class Tally(Structure):
         return cost
 
     def _is_final(self, index: int, cost: int) -> bool:
-        """Return True if a message is sent unchanged, under any scale and whatever its group contains."""
+        """Return True if a message is sent unchanged, under any scale and whatever its group contains.
+
+        So an opened session takes the stored count of nearly all messages without looking at their texts.
+        """
         message, items = self.items[index], self.items
         if message.native is not None or message.role != "tool":
             return message.native is None and message.id not in self.sources

@@ -1,10 +1,4 @@
-"""Turns and groups: make any list of messages valid for every provider while it grows.
-
-A turn is a user message and everything that answers it. A group is kept or removed as a whole: one message,
-or calls with all their answers. ``Structure.items`` are the messages as they would be sent, without the round
-in progress; a cut between two groups is safe. Duplicate ids are made unique, and all repairs are listed.
-``sources`` maps a part of a tool message to the message it comes from. ``summaries`` are the summaries found
-among the messages: they are not sent at their own position.
+"""Rounds: calls and their answers, in an order that every provider accepts.
 
 A round is a run of assistant messages and the tool messages that follow it. Within a round, answers are
 placed after the calls that they answer, in the order of the calls. An abandoned call gets a visible error. A
@@ -15,14 +9,13 @@ here depends on what comes later, so bytes that were sent never change.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from .. import wire_text
 from ..entry import ABANDONED, PENDING, Answer
-from ..formats import continues, refers, unfolded
+from ..formats import refers
 from ..ids import CallId, MessageId, derived
 from ..message import Message, ToolCallRequest, ToolCallResult
 
@@ -74,9 +67,6 @@ class Round:
         self._answers: list[list[Message]] = []
         self.notes: list[Message] = []
         self._referring: int | None = None  # the newest message that refers to calls at the provider
-
-    def __bool__(self) -> bool:
-        return bool(self.assistants)
 
     @property
     def open_calls(self) -> list[ToolCallRequest]:
@@ -161,233 +151,3 @@ def synthetic(message: Message, calls: list[ToolCallRequest], text: str) -> Mess
     results = [ToolCallResult(tool_call_id=call.id, result=text, is_error=True) for call in calls]
     id = derived("answer", message.id, *(call.id for call in calls))
     return Message.tool(results, id=id, timestamp=message.timestamp)
-
-
-class Structure:
-    """A conversation divided into turns and groups."""
-
-    def __init__(self) -> None:
-        self.length = 0
-        self.head: list[Message] = []
-        self.summaries: list[Message] = []
-        self.items: list[Message] = []
-        self.groups: list[int] = []
-        self.turns: list[int] = []
-        self.repairs: list[Repair] = []
-        self.answers: list[tuple[int, Answer]] = []
-        self.sources: dict[str, tuple[Message, int | None]] = {}
-        self.unfolded: set[str] = set()  # the ids of messages that the log holds within others
-        self._round = Round(self.sources)
-        self._assistants: list[int] = []  # their places, up to `_read`
-        self._read = 0
-        self._ids: set[str] = set()
-        self._calls: set[CallId] = set()
-        self._renamed: dict[CallId, CallId] = {}
-
-    @property
-    def is_continued(self) -> bool:
-        """True if the provider keeps what came before the first message."""
-        first = self.head or self.items
-        return bool(first) and continues(first[0])
-
-    def extend(self, messages: Iterable[Message]) -> None:
-        """Add many messages, with the same result as adding them one by one."""
-        rest = iter(messages)
-        while (doubtful := self._add_sound(rest)) is not None:
-            self.add(doubtful)
-
-    def add(self, message: Message) -> None:
-        """Add the next message of the conversation."""
-        self.length += 1
-        for one in unfolded(message):
-            if one is not message:
-                self.unfolded.add(one.id)
-            self._add(one)
-
-    def _add(self, message: Message) -> None:
-        if message.kind == "summary":
-            self.summaries.append(message)
-            return
-        if message.id in self._ids:
-            self.repairs.append(
-                Repair(message.id, "two messages had this id; the later one is sent under another")
-            )
-            message = msgspec.structs.replace(
-                message, id=MessageId(derived("again", message.id, str(self.length)))
-            )
-        self._ids.add(message.id)
-        match message.role:
-            case "user":
-                self._close()
-                self.turns.append(len(self.items))
-                self._append([message])
-            case "system":
-                self._add_system(message)
-            case "assistant":
-                self._add_assistant(message)
-            case "tool":
-                self._add_tool(message)
-
-    def sent(self) -> list[Message]:
-        """Return all messages as they would be sent now, including the round in progress."""
-        return [*self.head, *self.items, *self._round.items()]
-
-    def group_starts(self) -> Iterator[int]:
-        """Yield the starts of groups, newest first: the places where a cut is safe."""
-        if self._round:
-            yield len(self.items)
-        yield from reversed(self.groups)
-
-    def question(self, start: int) -> int | None:
-        """Return the place of the user message that opened the turn at a place, if there is one."""
-        turn = bisect_right(self.turns, start) - 1
-        return self.turns[turn] if turn >= 0 else None
-
-    def exchanges(self, start: int) -> int:
-        """Return the number of exchanges from a place on; each ends with an assistant message."""
-        for place in range(self._read, len(self.items)):
-            if self.items[place].role == "assistant":
-                self._assistants.append(place)
-        self._read = len(self.items)
-        finished = len(self._assistants) - bisect_left(self._assistants, start)
-        return finished + len(self._round.assistants)
-
-    def outputs(self, place: int) -> list[int]:
-        """Return the places of the tool messages in the finished group that contains a place."""
-        group = bisect_right(self.groups, place)
-        start = self.groups[group - 1]
-        end = self.groups[group] if group < len(self.groups) else len(self.items)
-        return [index for index in range(start, end) if self.items[index].role == "tool"]
-
-    def _add_sound(self, messages: Iterator[Message]) -> Message | None:
-        """Add messages while nothing needs repair; return the first one that may need it."""
-        if self._round:
-            return next(messages, None)
-        before = len(self.items)
-        doubtful = self._take_sound(messages)
-        self.length += len(self.items) - before
-        if len(self.items) > before and self.items[self.groups[-1]].tool_calls:
-            self._reopen()
-        return doubtful
-
-    def _take_sound(self, messages: Iterator[Message]) -> Message | None:
-        items, groups, turns, ids, calls = self.items, self.groups, self.turns, self._ids, self._calls
-        awaited: set[CallId] = set()
-        for place, message in enumerate(messages, start=len(items)):
-            role = message.role
-            if message.id in ids:
-                return message
-            if message.native is not None and (refers(message) or unfolded(message)[0] is not message):
-                return message
-            if role == "tool":
-                for result in message.tool_results:
-                    if result.tool_call_id not in awaited:
-                        return message
-                    awaited.remove(result.tool_call_id)
-            elif awaited or role == "system":
-                return message
-            else:
-                if message.tool_calls:
-                    for call in message.tool_calls:
-                        if call.id in calls:
-                            return message
-                        awaited.add(call.id)
-                    calls |= awaited
-                elif role == "user":
-                    turns.append(place)
-                groups.append(place)
-            ids.add(message.id)
-            items.append(message)
-            if role == "tool" and not awaited and place > groups[-1] + 1:  # several messages answer the calls
-                start = groups[-1]
-                items[start + 1 :] = in_call_order(items[start], items[start + 1 :])
-        return None
-
-    def _reopen(self) -> None:
-        """Remove the last calls from the view again: more answers to them may come."""
-        start = self.groups.pop()
-        asked, *answers = self.items[start:]
-        del self.items[start:]
-        self._round.ask(asked)
-        for message in answers:
-            self.repairs.extend(self._round.answer(message))
-
-    def _add_system(self, message: Message) -> None:
-        if not self.items and not self._round:
-            self.head.append(message)
-        elif self._round.open_calls:
-            self._round.notice(message)
-        else:
-            self._close()
-            self._append([message])
-
-    def _add_assistant(self, message: Message) -> None:
-        if self._round.answered or not self._round.open_calls:
-            self._close()
-        message = self._with_own_calls(message)
-        if message.tool_calls or self._round or refers(message):
-            self._round.ask(message)
-        else:
-            self._append([message])
-
-    def _with_own_calls(self, message: Message) -> Message:
-        """Rename calls whose ids were used before, since an id must be unique in a request."""
-        own = {call.id for call in message.tool_calls}
-        if len(own) == len(message.tool_calls) and self._calls.isdisjoint(own):
-            self._calls |= own
-            return message
-        calls = list(message.tool_calls)
-        for number, call in enumerate(calls):
-            if call.id in self._calls:
-                new = CallId("call_" + derived("call", message.id, call.id, str(number)))
-                self._renamed[call.id] = new
-                self.repairs.append(Repair(call.id, f"two calls had this id; the later one is sent as {new}"))
-                calls[number] = msgspec.structs.replace(call, id=new, provider_id=None)
-            self._calls.add(calls[number].id)
-        return message.replace(tool_calls=tuple(calls))
-
-    def _add_tool(self, message: Message) -> None:
-        if any(result.tool_call_id in self._renamed for result in message.tool_results):
-            results = (
-                msgspec.structs.replace(
-                    one, tool_call_id=self._renamed.get(one.tool_call_id, one.tool_call_id)
-                )
-                for one in message.tool_results
-            )
-            message = message.with_results(list(enumerate(results)))
-        if self._round:
-            complete, known = not self._round.open_calls, len(self._round.notes)
-            self.repairs.extend(self._round.answer(message, hosted=message.id in self.unfolded))
-            if complete and (
-                late := self._round.notes[known:]
-            ):  # a group of its own: it may come after a cut
-                del self._round.notes[known:]
-                self._close()
-                self._append(late)
-            return
-        if self.is_continued or (not self.head and not self.items and continues(message)):
-            self._append([message])
-            return
-        notes = [note(message, result, number) for number, result in enumerate(message.tool_results)]
-        self.sources.update((one.id, (message, number)) for number, one in enumerate(notes))
-        self.repairs.extend(
-            Repair(result.tool_call_id, "a result that no open call awaits is sent as text")
-            for result in message.tool_results
-        )
-        self._append(notes)
-
-    def _close(self) -> None:
-        if self._round:
-            items, answers = self._round.close()
-            self.answers += [(len(self.items), answer) for answer in answers]
-            self.repairs += [
-                Repair(answer.call, "an abandoned call is answered by a visible error") for answer in answers
-            ]
-            self._append(items)
-            self._round = Round(self.sources)
-            self._renamed = {}
-
-    def _append(self, items: Sequence[Message]) -> None:
-        """Add a finished group to the view."""
-        self.groups.append(len(self.items))
-        self.items += items

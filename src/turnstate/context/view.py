@@ -28,7 +28,7 @@ from itertools import accumulate
 from msgspec import Struct, field, structs
 
 from ..entry import CAP, Cut, Decision, Mask, Revert, Summary, effective
-from .policy import Policy, step
+from .policy import Policy
 from .summary import with_facts
 from .tally import Tally
 
@@ -39,28 +39,19 @@ _LEAST, _MOST = 0.8, 2.5  # times a scale: the limits that it holds for; 1 to 2 
 
 
 def in_force(decisions: Iterable[Decision]) -> tuple[Decision, ...]:
-    """Return the decisions that a view is made of: the newest cut, what it carries, and what follows it."""
-    given = decisions if isinstance(decisions, list | tuple) else tuple(decisions)
-    if (found := since_cut(given)) is not None:
-        return found
-    holding = effective(given)
-    for place in range(len(holding) - 1, -1, -1):
-        if isinstance(cut := holding[place], Cut):
-            return (*cut.beside, *holding[place:])
-    return tuple(holding)
+    """Return the decisions that a view is made of: the newest cut, what it carries, and what follows it.
 
-
-def since_cut(decisions: Sequence[Decision]) -> tuple[Decision, ...] | None:
-    """Return the decisions in force if the newest cut determines them; None after a revert or without a cut.
-
-    The search goes from the end back to that cut only: a long conversation has thousands of decisions.
+    The search goes from the end back to that cut only, unless something was reverted after it: a long
+    conversation has thousands of decisions.
     """
-    for place in range(len(decisions) - 1, -1, -1):
-        if isinstance(decisions[place], Revert):
-            return None
-        if isinstance(cut := decisions[place], Cut):
-            return (*cut.beside, *decisions[place:])
-    return None
+    given = decisions if isinstance(decisions, list | tuple) else tuple(decisions)
+    for place in range(len(given) - 1, -1, -1):
+        match given[place]:
+            case Cut(beside=carried):
+                return (*carried, *given[place:])
+            case Revert():
+                return in_force(effective(given))  # which leaves no revert
+    return tuple(given)
 
 
 def serving(decisions: Sequence[Decision], limit: int, policy: Policy, *, whole: bool = True) -> list[Cut]:
@@ -70,6 +61,8 @@ def serving(decisions: Sequence[Decision], limit: int, policy: Policy, *, whole:
     (`whole` is False), a window can go back no further than the widest cut.
     """
     cuts = [one for one in decisions if isinstance(one, Cut)]
+    if not cuts:
+        return []
     floor = floor_of(cuts)
     first = cuts.index(floor) + 1 if floor and floor.asked.get("operation") != CAP else 0
     tried = [cut for cut in cuts[first:] if cut is not floor]
@@ -83,7 +76,7 @@ def serving(decisions: Sequence[Decision], limit: int, policy: Policy, *, whole:
         return [min(larger, key=_limit)]
     if floor:
         return [floor]
-    return [] if whole or not cuts else [max(cuts, key=_limit)]
+    return [] if whole else [max(cuts, key=_limit)]
 
 
 def beside(
@@ -114,11 +107,6 @@ def beside(
                 if then == now or then & now:
                     carried.append(one)
     return tuple(carried)
-
-
-def scale(decisions: Sequence[Decision], limit: int, policy: Policy) -> int:
-    """Return the scale that the limits of long outputs are shares of: a recorded one, or the step."""
-    return named_scale(decisions, limit, policy) or step(limit)
 
 
 def named_scale(decisions: Sequence[Decision], limit: int, policy: Policy) -> int | None:
@@ -154,31 +142,31 @@ def _limit(cut: Cut) -> int:
 class View(Struct, frozen=True):
     """The part of the tally that is shown: everything from `kept` on, and what is pinned before it.
 
-    ``masks`` are the masks that were folded in. ``short`` maps the places of the messages that ``shares``
-    shorten to the tokens of each output. ``saving_places`` are the places where hiding and shortening save
-    tokens, ``sums`` the running totals.
+    Decisions name messages by id; every step that follows counts and copies ranges. So they are resolved to
+    places once, with running totals of what they save.
+
+    ``made_of`` are the values that were folded in, to tell whether another view would be the same: the cut,
+    the masks on top of it, and a model's summary of it. ``short`` maps the places of the messages that
+    ``shares`` shorten to the tokens of each output. ``saving_places`` are the places where hiding and
+    shortening save tokens, ``sums`` the running totals.
     """
 
     kept: int = 0
     pinned: tuple[int, ...] = ()
     hidden: frozenset[int] = frozenset()
-    masks: tuple[Mask, ...] = ()
     short: dict[int, int] = field(default_factory=dict)
     shares: tuple[Mask, ...] = ()
     saving_places: tuple[int, ...] = ()
     sums: tuple[int, ...] = (0,)
+    saved: int = 0  # the last of them: what hiding and shortening save in all
     summary: str | None = None
     words: str | None = None  # the summary without the facts that follow a model's words
     cut: Cut | None = None
-
-    @property
-    def saved(self) -> int:
-        """The tokens that hiding and shortening save."""
-        return self.sums[-1]
+    made_of: tuple[Cut | None, tuple[Mask, ...], Summary | None] = (None, (), None)
 
     def saving(self, start: int, end: int | None = None) -> int:
         """Return the tokens saved between two places, by default up to the end."""
-        upto = self.sums[-1] if end is None else self.sums[bisect_left(self.saving_places, end)]
+        upto = self.saved if end is None else self.sums[bisect_left(self.saving_places, end)]
         return upto - self.sums[bisect_left(self.saving_places, start)]
 
 
@@ -186,16 +174,23 @@ def masks_on(
     cut: Cut | None, decisions: Sequence[Decision], *, limit: int, policy: Policy
 ) -> tuple[Mask, ...]:
     """Return the masks that came after a cut and hold for a limit."""
-    later = decisions[_after_cut(cut, decisions) :]
+    places = enumerate(decisions, start=1)
+    start = next((place for place, one in places if cut and isinstance(one, Cut) and one.id == cut.id), 0)
     return tuple(
         one
-        for one in later
+        for one in decisions[start:]
         if isinstance(one, Mask) and one.ids and (not one.limit or policy.serves(one.limit, limit))
     )
 
 
+def model_summary(cut: Cut, decisions: Sequence[Decision]) -> Summary | None:
+    """Return the newest summary that a model wrote for a cut."""
+    texts = (one for one in reversed(decisions) if isinstance(one, Summary) and one.cut == cut.id)
+    return next(texts, None)
+
+
 def folded(
-    cut: Cut | None, masks: tuple[Mask, ...], decisions: Sequence[Decision], tally: Tally, policy: Policy
+    cut: Cut | None, masks: tuple[Mask, ...], written: Summary | None, tally: Tally, policy: Policy
 ) -> View:
     """Fold a cut, the masks on top of it, and a model's summary of it into a view."""
     view = _of_cut(cut, tally) if cut else View()
@@ -206,21 +201,21 @@ def folded(
     saves = {place: tally.saved(place) for place in hidden}
     saves |= {place: tally.cost(place) - tally.shortened(place, each)[1] for place, each in short.items()}
     summary, words = view.summary, view.words
-    if view.cut and (text := _model_summary(view.cut, decisions)):
-        written = with_facts(text, view.cut, tally.counter, policy)
-        summary, words = written.shown, written.text
+    if view.cut and written:
+        summary, words = with_facts(written, view.cut, tally.counter, policy).shown, written.text
     return View(
         kept=view.kept,
         pinned=view.pinned,
         hidden=hidden,
-        masks=masks,
         short=short,
         shares=tuple(mask for mask, _ in shared),
         saving_places=(places := tuple(sorted(saves))),
         sums=tuple(accumulate((saves[place] for place in places), initial=0)),
+        saved=sum(saves.values()),
         summary=summary,
         words=words,
         cut=view.cut,
+        made_of=(cut, masks, written),
     )
 
 
@@ -235,16 +230,6 @@ def pinned(tally: Tally, view: View, kept: int) -> tuple[int, ...]:
     if question is None or question == kept:
         return ()
     return (question,) if question >= view.kept or question in view.pinned else ()
-
-
-def _after_cut(cut: Cut | None, decisions: Sequence[Decision]) -> int:
-    places = enumerate(decisions, start=1)
-    return next((place for place, one in places if cut and isinstance(one, Cut) and one.id == cut.id), 0)
-
-
-def _model_summary(cut: Cut, decisions: Sequence[Decision]) -> Summary | None:
-    texts = (one for one in reversed(decisions) if isinstance(one, Summary) and one.cut == cut.id)
-    return next(texts, None)
 
 
 def _of_cut(cut: Cut, tally: Tally) -> View:

@@ -14,10 +14,10 @@ from typing import Any
 from .. import catalog, ids
 from ..catalog import ModelInfo
 from ..context.cut import PendingCut, Strategy, cleared, compacted, compaction
-from ..context.head import Head
 from ..context.live_window import LiveWindow
 from ..context.manager import StateManager
 from ..context.policy import Budget, Policy
+from ..context.preface import Preface
 from ..context.summary import with_facts
 from ..context.summary_text import filled
 from ..context.turns import note
@@ -216,14 +216,14 @@ class ConversationState(Tangents):
         """Return the window that `window` would return, without adding anything."""
         gathered, tools = self.sticky(), self.tool_specs
         live = self._live_window(self.manager, budget or self.budget, tools)
-        window = live.window(self._message_head(tools, gathered.text), [*self.head.decisions, *more])
-        window.report.dropped = gathered.left_out
+        preface, decisions = self._preface(tools, gathered.text), [*self.head.decisions, *more]
+        window = live.window(preface, decisions, dropped=gathered.left_out)
         if not more:
             live.sent(window)
         return window
 
-    def _message_head(self, tools: Sequence[ToolSpec], context: str | None = None) -> Head:
-        return Head(
+    def _preface(self, tools: Sequence[ToolSpec], context: str | None = None) -> Preface:
+        return Preface(
             system=self.head.fold.prompt,
             bootstrap=self.head.fold.bootstrap,
             context=context,
@@ -310,7 +310,7 @@ class ConversationState(Tangents):
         """Make the window that results from the recorded decisions and `more`, whether it fits or not."""
         tools = self.tool_specs
         live = self._live_window(self.manager, budget, tools)
-        return live.shown(self._message_head(tools), [*self.head.decisions, *more])
+        return live.shown(self._preface(tools), [*self.head.decisions, *more])
 
     def undo(self) -> str:
         """Undo the newest operation by the rule of `session.undo`, and return its name; files stay.

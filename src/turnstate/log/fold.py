@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar, overload
 from msgspec import structs
 
 from ..context.calls import KnownCalls, is_shown_as, unknown_calls
-from ..context.head import Head
+from ..context.preface import Preface
 from ..context.view import in_force
 from ..entry import (
     Answer,
@@ -408,9 +408,9 @@ class Loaded:
         place = self.places[id]
         return self.counts[place][0] if place >= self.counted_from else None
 
-    def message_head(self, tools: Sequence[ToolSpec], context: str | None, memory: str | None) -> Head:
-        """Return the head of a window: what comes before the messages."""
-        return Head(
+    def preface(self, tools: Sequence[ToolSpec], context: str | None, memory: str | None) -> Preface:
+        """Return the preface of a window: what comes before the messages."""
+        return Preface(
             system=self.fold.prompt,
             bootstrap=self.fold.bootstrap,
             context=context,

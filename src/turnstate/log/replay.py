@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, structs
 
-from ..context.head import Head
 from ..context.live_window import LiveWindow, known_counts
 from ..context.policy import Budget, Policy
+from ..context.preface import Preface
 from ..context.window import Window
 from ..entry import Cut, Decision, Entry, Mask, ModelChange, Usage
 from ..message import Message
@@ -128,8 +128,7 @@ class _Replay:
         self._counted_from = 0  # stored counts before this message come from another counter
         self._live = LiveWindow(counter, policy, stored=True)
         self._settled = False  # True if the live window has the current limit and decisions
-        self._shown: Window | None = None  # under the current decisions and head
-        self._sent = dict[str, Window]()  # the last window from each cut, the newest last
+        self._shown: Window | None = None  # under the current decisions and preface
         self._new = list[Decision]()
 
     def add(self, row: Row, entry: Entry) -> None:
@@ -157,9 +156,10 @@ class _Replay:
     def tokens(self) -> int:
         """Return the tokens of a request made at this point."""
         self._grow()
-        window, tally = self._shown, self._live.tally
-        if window is None or tally is None or window.tally is not tally or window.view.shares:
+        window = self._shown
+        if window is None or window.view.shares:
             return self._show().tokens
+        tally = window.tally
         tokens = window.lead.tokens + tally.total(window.view.kept) - window.view.saved
         if window.tokens <= window.limit < tokens:  # it has outgrown the cut; another one may serve
             return self._show().tokens
@@ -168,25 +168,13 @@ class _Replay:
     def window(self) -> Window:
         """Return the request made at this point, compared with the earlier ones."""
         self._grow()
-        shown = self._show()
-        latest = next(reversed(self._sent.values()), None)
-        name = shown.view.cut.id if shown.view.cut else ""
-        previous = self._sent.pop(name, latest)
-        window = Window(
-            shown.tally,
-            shown.view,
-            shown.preface,
-            shown.lead,
-            limit=shown.limit,
-            previous=previous,
-            latest=latest,
-        )
-        self._sent[name] = window
+        window = self._show()
+        self._live.sent(window)
         return window
 
     def _show(self) -> Window:
-        head = Head(system=self._fold.prompt, bootstrap=self._fold.bootstrap)
-        self._shown = self._live.shown(head, self._fold.holding)
+        preface = Preface(system=self._fold.prompt, bootstrap=self._fold.bootstrap)
+        self._shown = self._live.shown(preface, self._fold.holding)
         return self._shown
 
     def _grow(self) -> None:

@@ -19,9 +19,9 @@ from msgspec import structs
 from .. import catalog, telemetry
 from ..catalog import ModelInfo
 from ..context.cut import DEFAULT_STRATEGY, Compaction, Strategy
-from ..context.head import check_tools
 from ..context.manager import StateManager
 from ..context.policy import Budget, Policy, check_budget
+from ..context.preface import check_tools
 from ..context.snapshot import ContextSnapshot
 from ..context.window import Window
 from ..conversation import ConversationState, Os
@@ -176,9 +176,7 @@ class Session(SessionReader):
         check_budget(budget)
         check_tools(tools)
         text, dropped = _sticky(context)
-        window = await self._windows.make(budget, tools=tools, context=text, memory=memory)
-        window.report.dropped = dropped
-        return window
+        return await self._windows.make(budget, tools=tools, context=text, memory=memory, dropped=dropped)
 
     async def preview(
         self,
@@ -192,9 +190,7 @@ class Session(SessionReader):
         check_budget(budget)
         check_tools(tools)
         text, dropped = _sticky(context)
-        window = await self._windows.preview(budget, tools=tools, context=text, memory=memory)
-        window.report.dropped = dropped
-        return window
+        return await self._windows.preview(budget, tools=tools, context=text, memory=memory, dropped=dropped)
 
     async def recall(self, query: str, k: int = 6) -> list[Recollection]:
         """Search the user's long-term memory for a question, and return the best results first."""
@@ -221,7 +217,7 @@ class Session(SessionReader):
         return await self._memory.recalled(asked, self._writer.counter(loaded.fold.model), known)
 
     async def snapshot(self) -> ContextSnapshot:
-        """Return a snapshot: head, summary and kept messages."""
+        """Return a snapshot: preface, summary and kept messages."""
         loaded = await self._windows.loaded()
         manager = StateManager(self._writer.counter(loaded.fold.model), self._policy)
         return to_snapshot(loaded, self._row, manager, self._writer.clock())

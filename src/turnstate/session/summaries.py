@@ -124,22 +124,17 @@ class Summarizer:
     def __init__(self, model: Model | None, policy: Policy, spawn: Spawn) -> None:
         self.model, self._policy, self._spawn = model, policy, spawn
         self._task: asyncio.Task[None] | None = None
-        self._prepared: tuple[str | None, Cut, Summary] | None = None  # with the id of the cut it follows
+        self.prepared: tuple[str | None, Cut, Summary] | None = None
+        """The id of the cut in force, if there is one; the cut that may follow it, and its summary."""
         self.failures = Failures()
         self.spent: Spent | None = None  # writes the usage of each request into the log
-
-    def prepared(self, follows: Cut | None) -> tuple[Cut, Summary] | None:
-        """Return the prepared cut and its summary, if it follows the newest cut."""
-        if self._prepared is None or self._prepared[0] != (follows.id if follows else None):
-            return None
-        return self._prepared[1:]
 
     def prepare(self, window: Window) -> None:
         """Start the summary of the coming cut if a window is nearly full."""
         if window.tokens < self._policy.warn_at * window.limit or not self._may_ask():
             return
         follows = next((one.id for one in reversed(window.applied) if isinstance(one, Cut)), None)
-        if self._prepared and self._prepared[0] == follows:
+        if self.prepared and self.prepared[0] == follows:
             return
         coming = foreseen(window, self._policy)
         if coming is not None and self._has_room(coming.cut):
@@ -161,7 +156,7 @@ class Summarizer:
     async def _prepare(self, pending: PendingCut, follows: str | None) -> None:
         summary = await self.ask(pending)
         if isinstance(summary, Summary):
-            self._prepared = (follows, pending.cut, summary)
+            self.prepared = (follows, pending.cut, summary)
 
     async def _replace(self, pending: PendingCut, swap: Callable[[Summary], Awaitable[None]]) -> None:
         summary = await self.ask(pending)

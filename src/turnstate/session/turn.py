@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from msgspec import Struct, structs
 
 from .. import formats
-from ..context.head import check_tools
 from ..context.policy import Budget, check_budget
+from ..context.preface import check_tools
 from ..context.window import Window
 from ..entry import Answer, EarlyEnd, Entry, Started, Usage
 from ..errors import Conflict, InputError, SessionError

@@ -44,7 +44,7 @@ from ..stores.values import Position, SessionRow, Span
 from ..tokens.cost import INLINE, is_ready, off_loop
 from ..toolspec import ToolSpec
 from .summaries import SHARES, Summarizer
-from .writer import SessionWriter, Written
+from .writer import SessionWriter
 
 MAX_INLINE_BYTES = 4_000_000
 """A cut may have to read all loaded messages, so a window over more bytes than this is made in a thread."""
@@ -71,14 +71,18 @@ class _Made(NamedTuple):
 
 
 class WindowMaker:
-    """Makes the windows of one session, and keeps what the next window can be made from."""
+    """Makes the windows of one session, and keeps what the next window can be made from.
+
+    That is the loaded path, and the live window of its messages. Other tasks may load the path anew at any
+    time, so `_live_window` decides whether the live window is still that of the path.
+    """
 
     def __init__(self, writer: SessionWriter, policy: Policy, summaries: Summarizer) -> None:
         self._writer, self._policy, self._summaries = writer, policy, summaries
         self._loaded: Loaded | None = None
         self._live: LiveWindow | None = None  # made with the first window, and after each move of the head
+        self._tallied: Loaded | None = None  # the path that the tallies of the live window are made from
         self._moves = writer.moves
-        self._tallied: Loaded | None = None  # the path that the live window's tally is made from
         self._limit: int | None = None
         self._lengths = deque[int](maxlen=LATEST)
         self._making = asyncio.Lock()
@@ -89,11 +93,21 @@ class WindowMaker:
         """The part of the path that is held, with everything that this handle wrote to it."""
         if self._moves != self._writer.moves:
             self._hold(None)
-            self._moves, self._live, self._tallied = self._writer.moves, None, None
+            self._moves, self._live = self._writer.moves, None  # no request was sent on the new path
         elif self._loaded and self._writer.written:
             written, self._writer.written = self._writer.written, []
-            for one in written:
-                self._grow(self._loaded, one)
+            for receipt, entries, records, active in written:
+                head = self._loaded.head
+                if (receipt.branch, receipt.first) != (head.branch, head.seq + 1):
+                    continue  # something was written in between: `loaded` reads both
+                folded = entries
+                if folded is None:
+                    folded = [decode_entry(record.kind, record.body) for record in records]
+                sizes = [(record.tokens, len(record.body)) for record in records]
+                grown = [(entry, *size) for entry, size in zip(folded, sizes, strict=True)]
+                at_head = records[-1].id if records else self._loaded.at_head
+                self._loaded.grow(grown, Position(receipt.branch, receipt.last), at_head)
+                self._loaded.active = active
         return self._loaded
 
     def _hold(self, loaded: Loaded | None) -> None:
@@ -106,12 +120,18 @@ class WindowMaker:
         return self._writer.damage.notices(self._loaded.damaged if self._loaded else ())
 
     async def make(
-        self, budget: Budget, *, tools: Sequence[ToolSpec], context: str | None, memory: str | None
+        self,
+        budget: Budget,
+        *,
+        tools: Sequence[ToolSpec],
+        context: str | None,
+        memory: str | None,
+        dropped: tuple[str, ...] = (),
     ) -> Window:
-        """Make a window, and write the decisions made for it."""
+        """Make a window, and write the decisions made for it; `dropped` are sticky files it leaves out."""
         at_cap = tuple[Decision, ...]()
         while True:
-            window, loaded, head = await self._decided(budget, tools, context, memory)
+            window, loaded, head = await self._decided(budget, tools, context, memory, dropped)
             if window.decisions:
                 due = tuple(one for one in window.decisions if isinstance(one, Cut) and one.asked)
                 try:
@@ -132,24 +152,31 @@ class WindowMaker:
                     self._summaries.replace(window.pending_cut, self._swap)
             elif not self._making.locked():  # otherwise another thread is using the tally
                 self._summaries.prepare(window)
-            window.decisions = (*at_cap, *window.decisions)
             self._limit = window.limit
             if self._live:
                 self._live.sent(window)
-            self._let_go(loaded, window)
-            return window
+            self._lengths.append(len(window.messages))
+            if len(loaded.messages) > 2 * max(self._lengths) + SPARE:  # however long the process lives
+                self._hold(None)
+            return structs.replace(window, decisions=(*at_cap, *window.decisions)) if at_cap else window
 
     async def preview(
-        self, budget: Budget, *, tools: Sequence[ToolSpec], context: str | None, memory: str | None
+        self,
+        budget: Budget,
+        *,
+        tools: Sequence[ToolSpec],
+        context: str | None,
+        memory: str | None,
+        dropped: tuple[str, ...] = (),
     ) -> Window:
         """Make a window without writing anything."""
-        return (await self._decided(budget, tools, context, memory)).window
+        return (await self._decided(budget, tools, context, memory, dropped)).window
 
     async def loaded(self, budget: Budget | None = None) -> Loaded:
         """Return the path as it is now, loaded for windows under a budget if one is given."""
         if (known := self.known) is not None:
             current = await _refreshed(self._writer.log, await self._writer.refresh(), known)
-            if current and _serves(known, budget, self._policy):
+            if current and (known.whole or _serves(known, budget, self._policy)):
                 return known
         wanted = partial(serving, limit=budget.limit, policy=self._policy) if budget else None
         short = self._writer.row.seq <= SHORT
@@ -158,44 +185,33 @@ class WindowMaker:
         self._writer.knows_model(loaded.head, loaded.fold.model)
         return loaded
 
-    def _grow(self, known: Loaded, written: Written) -> None:
-        """Add written entries to the loaded path, if nothing was written in between."""
-        receipt, entries, records, active = written
-        if receipt.branch == known.head.branch and receipt.first == known.head.seq + 1:
-            if entries is None:
-                entries = [decode_entry(record.kind, record.body) for record in records]
-            sizes = [(record.tokens, len(record.body)) for record in records]
-            grown = [(entry, *size) for entry, size in zip(entries, sizes, strict=True)]
-            head = Position(receipt.branch, receipt.last)
-            known.grow(grown, head, records[-1].id if records else known.at_head)
-            known.active = active
-
     async def _decided(
-        self, budget: Budget, tools: Sequence[ToolSpec], context: str | None, memory: str | None
+        self,
+        budget: Budget,
+        tools: Sequence[ToolSpec],
+        context: str | None,
+        memory: str | None,
+        dropped: tuple[str, ...],
     ) -> _Made:
         """Make a window; use the summary prepared for its cut if that is ready and fits."""
 
         async with self._making:
             loaded = await self.loaded(budget)
-            head = loaded.message_head(tools, context, memory)
-            at, decisions, live = loaded.head, list(loaded.decisions), self._opened(loaded, budget)
-            ready = self._ready(loaded, live)
+            preface = loaded.preface(tools, context, memory)
+            at, decisions, live = loaded.head, list(loaded.decisions), self._live_window(loaded, budget)
+            coming = self._summaries.prepared
+            ready = self._ready(*coming, loaded, live) if coming else ()
 
             def decide() -> Window:
-                plain = live.window(head, decisions)
-                if plain.tally.exchanges(plain.view.kept) > MAX_CONVERSATION_STATE_HISTORY_LEN:
-                    if (cut := self._capped(loaded)) is not None:
-                        plain = live.window(head, [*decisions, cut])
-                        plain.decisions = (cut, *plain.decisions)
-                    return plain
-                is_due = plain.pending_cut or plain.tokens >= self._policy.compact_at * plain.limit
+                window = live.window(preface, decisions, dropped=dropped)
+                if window.tally.exchanges(window.view.kept) > MAX_CONVERSATION_STATE_HISTORY_LEN:
+                    cut = self._capped(loaded)
+                    return live.window(preface, decisions, ahead=[cut], dropped=dropped) if cut else window
+                is_due = window.pending_cut or window.tokens >= self._policy.compact_at * window.limit
                 if not ready or not is_due:
-                    return plain
-                prepared = live.window(head, [*decisions, *ready])
-                if prepared.pending_cut:  # the prepared cut is no longer enough
-                    return plain
-                prepared.decisions = (*ready, *prepared.decisions)
-                return prepared
+                    return window
+                prepared = live.window(preface, decisions, ahead=ready, dropped=dropped)
+                return window if prepared.pending_cut else prepared  # the prepared cut may not be enough
 
             return _Made(await self._made(loaded, live, decide), loaded, at)
 
@@ -209,7 +225,7 @@ class WindowMaker:
         counter = self._writer.counter(loaded.fold.model)
         return capped(loaded.messages, loaded.decisions, self._policy, counter, stored=True)
 
-    def _opened(self, loaded: Loaded, budget: Budget) -> LiveWindow:
+    def _live_window(self, loaded: Loaded, budget: Budget) -> LiveWindow:
         """Return the live window of the loaded path under a budget; only one caller may use it at a time."""
         counter = self._writer.counter(loaded.fold.model)
         live = self._live
@@ -240,19 +256,23 @@ class WindowMaker:
             return made()
         try:
             return await off_loop(made, large=True)
-        except TurnstateError:  # the tally is sound, and is kept
+        except TurnstateError:  # such as a budget that is too small: the thread has ended, the tally is sound
             raise
-        except BaseException:  # the task was canceled: the thread may still be at work on the tally
-            self._live, self._tallied = live.restarted(), None
+        except BaseException:
+            # The task was canceled, or its loop stopped, but nothing stops a thread: it may still be at work
+            # on the tally. The next window starts over with one of its own (`_live_window`).
+            self._tallied = None
             raise
 
-    def _ready(self, loaded: Loaded, live: LiveWindow) -> tuple[Decision, ...]:
-        """Return the prepared cut and its summary if usable: made for about this limit and the same scale."""
-        ready = self._summaries.prepared(loaded.cut)
-        if ready is None or ready[0].kept_from not in loaded.places:
+    def _ready(
+        self, follows: str | None, cut: Cut, summary: Summary, loaded: Loaded, live: LiveWindow
+    ) -> tuple[Decision, ...]:
+        """Return a prepared cut and its summary if usable: made for about this limit and the same scale."""
+        newest = loaded.cut
+        if follows != (newest.id if newest else None) or cut.kept_from not in loaded.places:
             return ()
-        near = self._policy.are_near(ready[0].limit, live.limit)
-        return ready if near and ready[0].scale == live.limits.scale else ()
+        near = self._policy.are_near(cut.limit, live.limit)
+        return (cut, summary) if near and cut.scale == live.limits.scale else ()
 
     async def _swap(self, summary: Summary) -> None:
         """Write a model's summary, if its cut is still in force and this handle may write."""
@@ -281,12 +301,6 @@ class WindowMaker:
         records = await self._writer.records(decisions, large=False)  # they hold no long text
         receipt = await self._writer.commit(records=records, expected_head=head, parcels=parcels)
         self._writer.wrote(receipt, decisions, records)
-
-    def _let_go(self, loaded: Loaded, window: Window) -> None:
-        """Hold no more than the latest windows need, however long the process lives."""
-        self._lengths.append(len(window.messages))
-        if len(loaded.messages) > 2 * max(self._lengths) + SPARE:
-            self._hold(None)
 
     # Compaction on request: the cut is planned on what is shown now, a model is asked if there is one, and
     # then cut and summary are written together. Messages that arrive meanwhile stay after the cut. Without a
@@ -370,9 +384,9 @@ class WindowMaker:
 
     async def _shown(self, loaded: Loaded, budget: Budget, more: Sequence[Decision]) -> Window:
         """Make the window that results from the recorded decisions and `more`, whether it fits or not."""
-        live = self._opened(loaded, budget)
-        head, decisions = loaded.message_head((), None, None), [*loaded.decisions, *more]
-        return await self._made(loaded, live, lambda: live.shown(head, decisions))
+        live = self._live_window(loaded, budget)
+        preface, decisions = loaded.preface((), None, None), [*loaded.decisions, *more]
+        return await self._made(loaded, live, lambda: live.shown(preface, decisions))
 
 
 def _from_floor(decisions: Sequence[Decision]) -> list[Cut]:
@@ -387,9 +401,7 @@ def _is_there(cut: Cut, loaded: Loaded) -> bool:
 
 
 def _serves(loaded: Loaded, budget: Budget | None, policy: Policy) -> bool:
-    """Return True if all that a window may need is loaded; without a budget, all from the newest cut on."""
-    if loaded.whole:
-        return True
+    """Return True if a part has all that a window may need; without a budget, all from the newest cut on."""
     if budget is None:
         return loaded.cut is not None and loaded.holds(loaded.cut)
     cuts = serving(loaded.fold.in_force, budget.limit, policy)

@@ -15,8 +15,8 @@ from msgspec import structs
 
 from ..context.calls import answered
 from ..context.digest import Digest
-from ..context.head import Head
 from ..context.manager import StateManager
+from ..context.preface import Preface
 from ..context.snapshot import ContextSnapshot, snapshot
 from ..context.summary_text import bare, rendered
 from ..entry import Answer, Bootstrap, Cut, Entry, ModelChange, Prompt, Summary
@@ -33,7 +33,9 @@ def to_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: int
     """Return a snapshot of a session; its extension has the position in the log."""
     lead = [
         message
-        for _, message in Head(system=loaded.fold.prompt, bootstrap=loaded.fold.bootstrap).system_messages()
+        for _, message in Preface(
+            system=loaded.fold.prompt, bootstrap=loaded.fold.bootstrap
+        ).system_messages()
     ]
     cut = loaded.cut
     summary = loaded.summary_of(cut)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.context.scripts import Letters, shown, talk
 from turnstate import Message
-from turnstate.context import Budget, Head, Policy, StateManager
+from turnstate.context import Budget, Policy, Preface, StateManager
 from turnstate.context.cut import cleared
 from turnstate.entry import Cut, Mask
 from turnstate.errors import ContextOverflow
@@ -102,7 +102,7 @@ def test_overflow_names_the_numbers_and_leaves_the_conversation_usable() -> None
         LETTERS.window(messages, Budget(1_500))
     error = caught.value
     assert (error.limit, error.question, error.last) == (1_500, 0, 1_004)
-    assert error.head + error.question + error.last > error.limit
+    assert error.preface + error.question + error.last > error.limit
     assert "raise the budget" in str(error)
     assert LETTERS.window(messages, Budget(3_000)).tokens <= 3_000
 
@@ -143,8 +143,8 @@ def test_hiding_that_frees_too_little_is_not_done() -> None:
 
 @pytest.mark.req("D1")
 def test_the_prompt_and_one_summary_stand_first_whatever_is_cut() -> None:
-    head = Head(system="You are careful.", bootstrap="The user likes tea.", context="notes.txt: …")
-    window = LETTERS.window(turns(40), Budget(4_000), head=head)
+    preface = Preface(system="You are careful.", bootstrap="The user likes tea.", context="notes.txt: …")
+    window = LETTERS.window(turns(40), Budget(4_000), preface=preface)
     kinds = [message.kind for message in window.messages[:5]]
     assert kinds == ["prompt", "bootstrap", "foreign", "summary", None]
     assert window.messages[4].text == "notes.txt: …"

@@ -272,7 +272,7 @@ def test_an_overflow_carries_the_numbers_and_names_the_budget_that_was_asked_for
             fitted_document(document, bedrock, MANAGER, Budget(budget))
         numbers = overflow.value
         assert numbers.limit == budget
-        assert numbers.head + numbers.question + numbers.last > budget
+        assert numbers.preface + numbers.question + numbers.last > budget
 
 
 def test_an_overflow_counts_what_the_form_adds_to_the_head() -> None:
@@ -282,8 +282,8 @@ def test_an_overflow_counts_what_the_form_adds_to_the_head() -> None:
     with pytest.raises(ContextOverflow) as overflow:
         fitted_document(document, bedrock, MANAGER, Budget(60))
     numbers = overflow.value
-    assert numbers.head > 20
-    assert numbers.head + numbers.question + numbers.last > numbers.limit == 60
+    assert numbers.preface > 20
+    assert numbers.preface + numbers.question + numbers.last > numbers.limit == 60
 
 
 def test_outputs_make_room_for_what_the_form_adds() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from turnstate.catalog import model
-from turnstate.context import Budget, Head, Policy, Reduction, StateManager
+from turnstate.context import Budget, Policy, Preface, Reduction, StateManager
 from turnstate.context.cut import Strategy
 from turnstate.errors import ContextOverflow, InvalidSetting, UnknownName
 from turnstate.message import Message
@@ -83,7 +83,7 @@ BAD_STRATEGIES: list[tuple[str, dict[str, Any]]] = [
     ("longest", {"longest": 0}),
     *(("truncate", {"truncate": value}) for value in (None, 1, "yes")),
 ]
-BAD_HEADS: list[tuple[str, dict[str, Any]]] = [
+BAD_PREFACES: list[tuple[str, dict[str, Any]]] = [
     *((name, {name: 7}) for name in ("system", "bootstrap", "context", "memory")),
     *(("tools", {"tools": value}) for value in (None, "ls", ["ls"], ("ls",), ({"name": "ls"},))),
 ]
@@ -94,7 +94,7 @@ BAD = [
         (Policy, BAD_POLICIES),
         (Reduction, BAD_REDUCTIONS),
         (Strategy, BAD_STRATEGIES),
-        (Head, BAD_HEADS),
+        (Preface, BAD_PREFACES),
     )
     for name, fields in rows
 ]

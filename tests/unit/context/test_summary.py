@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from turnstate import formats
-from turnstate.context.head import incoming
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget, Policy
+from turnstate.context.preface import incoming
 from turnstate.context.snapshot import ContextSnapshot
 from turnstate.context.summary import Failures, Refusal, accepted
 from turnstate.context.summary_prompt import SECTIONS, SummaryRequest, request

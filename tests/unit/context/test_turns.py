@@ -7,15 +7,16 @@ import pytest
 from tests.unit.context.scripts import Letters, shown, talk
 from turnstate import Message, ToolCallRequest, ToolCallResult
 from turnstate.context import Budget, StateManager
-from turnstate.context.turns import Structure
+from turnstate.context.policy import OutputLimits
+from turnstate.context.tally import Tally
 from turnstate.entry import ABANDONED, PENDING, Answer
 from turnstate.ids import CallId
 
 
-def state(structure: Structure) -> tuple[object, ...]:
+def state(structure: Tally) -> tuple[object, ...]:
     return (
         structure.length,
-        structure.head,
+        structure.leading,
         structure.items,
         structure.groups,
         structure.turns,
@@ -25,8 +26,8 @@ def state(structure: Structure) -> tuple[object, ...]:
     )
 
 
-def one_by_one(messages: list[Message]) -> Structure:
-    structure = Structure()
+def one_by_one(messages: list[Message]) -> Tally:
+    structure = Tally(Letters(), OutputLimits.unlimited())
     for message in messages:
         structure.add(message)
     return structure
@@ -51,7 +52,7 @@ def test_extending_at_once_or_in_pieces_is_adding_one_by_one(script: str) -> Non
     messages = talk(script)
     expected = state(one_by_one(messages))
     for cut in range(len(messages) + 1):
-        structure = Structure()
+        structure = Tally(Letters(), OutputLimits.unlimited())
         structure.extend(messages[:cut])
         structure.extend(messages[cut:])
         assert state(structure) == expected, f"cut at {cut}"
@@ -62,14 +63,14 @@ def test_extending_at_once_or_in_pieces_is_adding_one_by_one(script: str) -> Non
 def test_ids_that_come_twice_are_told_apart_as_one_by_one(end: int) -> None:
     messages = talk("U A[x] T[x] A U A[y,z] T[z] T[y] A")
     messages += messages[:end] + talk("U:again A[w] T[w]")[:1]
-    structure = Structure()
+    structure = Tally(Letters(), OutputLimits.unlimited())
     structure.extend(messages)
     assert state(structure) == state(one_by_one(messages))
 
 
 @pytest.mark.req("C3")
 def test_calls_stay_under_way_until_something_else_is_said() -> None:
-    structure = Structure()
+    structure = Tally(Letters(), OutputLimits.unlimited())
     structure.extend(talk("U A[x] T[x]"))
     assert [message.role for message in structure.items] == ["user"]
     structure.extend([Message.assistant("done")])

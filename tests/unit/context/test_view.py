@@ -10,7 +10,8 @@ import pytest
 
 from turnstate import Message, StateManager, ToolCallRequest, ToolCallResult, codec
 from turnstate.context import Budget, Policy
-from turnstate.context.view import MOST_CUTS, beside, in_force, named_scale, scale, serving
+from turnstate.context.live_window import output_limits
+from turnstate.context.view import MOST_CUTS, beside, in_force, named_scale, serving
 from turnstate.entry import Cut, Decision, Mask, Revert, Summary, effective
 from turnstate.ids import MessageId
 
@@ -115,10 +116,14 @@ def test_what_was_decided_on_top_of_a_cut_is_carried_with_it_and_with_no_other()
 
 @pytest.mark.req("E2", "C8")
 def test_the_scale_is_that_of_the_decision_nearest_to_the_limit_or_a_power_of_two() -> None:
-    assert [scale([], limit, POLICY) for limit in (16_383, 16_384, 33_000)] == [8_192, 16_384, 32_768]
+    assert [output_limits(limit, [], POLICY).scale for limit in (16_383, 16_384, 33_000)] == [
+        8_192,
+        16_384,
+        32_768,
+    ]
     recorded = [Mask(ids=(), saved=0, limit=16_500, scale=16_384), cut(8_000, scale=4_096)]
-    assert [scale(recorded, limit, POLICY) for limit in (14_000, 15_600, 17_200)] == [16_384] * 3
-    assert [scale(recorded, limit, POLICY) for limit in (7_600, 8_400, 9_000)] == [4_096] * 3
+    assert [named_scale(recorded, limit, POLICY) for limit in (14_000, 15_600, 17_200)] == [16_384] * 3
+    assert [named_scale(recorded, limit, POLICY) for limit in (7_600, 8_400, 9_000)] == [4_096] * 3
     assert named_scale(recorded, 33_000, POLICY) is None
     assert named_scale(recorded, 12_500, POLICY) is None  # near in limit, far in scale
 

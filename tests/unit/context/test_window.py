@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.context.scripts import Letters, shown, talk
 from turnstate import Message, ToolCallRequest, ToolCallResult, ToolSpec, formats
-from turnstate.context import Budget, Head, StateManager
+from turnstate.context import Budget, Preface, StateManager
 from turnstate.entry import Cut, Decision, Mask, Summary
 from turnstate.errors import InputError, InvalidMessage
 from turnstate.testing.conversations import huge_output
@@ -39,7 +41,7 @@ def test_after_a_cut_only_the_head_is_reused() -> None:
 def test_other_tools_reuse_nothing() -> None:
     messages, budget = talk("S U A U"), Budget(10_000)
     before = LETTERS.window(messages, budget)
-    after = LETTERS.window(messages, budget, head=Head(tools=(ToolSpec(name="ls"),)), previous=before)
+    after = LETTERS.window(messages, budget, preface=Preface(tools=(ToolSpec(name="ls"),)), previous=before)
     assert after.reused_prefix_tokens == 0
 
 
@@ -55,10 +57,10 @@ def test_other_tools_reuse_nothing() -> None:
 def test_other_tools_that_cost_the_same_reuse_nothing(other: ToolSpec) -> None:
     messages, budget = talk("S U A U"), Budget(10_000)
     tools = (ToolSpec(name="ls", input_schema={"a": 1, "b": 2}),)
-    before = EXACT.window(messages, budget, head=Head(tools=tools))
-    same = EXACT.window(messages, budget, head=Head(tools=tools), previous=before)
+    before = EXACT.window(messages, budget, preface=Preface(tools=tools))
+    same = EXACT.window(messages, budget, preface=Preface(tools=tools), previous=before)
     assert same.reused_prefix_tokens == before.tokens
-    after = EXACT.window(messages, budget, head=Head(tools=(other,)), previous=before)
+    after = EXACT.window(messages, budget, preface=Preface(tools=(other,)), previous=before)
     assert after.tokens == before.tokens
     assert after.reused_prefix_tokens == 0
 
@@ -142,10 +144,10 @@ def test_chinese_is_counted_as_what_it_costs() -> None:
 
 @pytest.mark.req("C2")
 def test_every_token_of_the_budget_is_attributed() -> None:
-    head = Head(
+    preface = Preface(
         system="prompt", bootstrap="known", context="files", memory="recalled", tools=(ToolSpec(name="ls"),)
     )
-    window = LETTERS.window(talk("S " + "U A " * 40, text="w" * 100), Budget(6_000), head=head)
+    window = LETTERS.window(talk("S " + "U A " * 40, text="w" * 100), Budget(6_000), preface=preface)
     usage = window.report.usage
     assert sum(usage.values()) == 6_000
     assert usage["free"] == 6_000 - window.tokens
@@ -231,6 +233,23 @@ def test_a_tally_made_for_another_budget_is_refused() -> None:
     tally = LETTERS.tally(talk("U A"), Budget(100))
     with pytest.raises(InputError, match="another budget"):
         LETTERS.window(tally, Budget(10_000))
+
+
+def test_the_former_name_of_the_preface_is_refused_with_the_new_one() -> None:
+    manager: Any = LETTERS
+    for method in (manager.window, manager.shown, manager.classify):
+        with pytest.raises(TypeError, match="'head'; it is called preface now"):
+            method(talk("U A"), Budget(100), head=Preface())
+        with pytest.raises(TypeError, match="there is no argument 'budgets'"):
+            method(talk("U A"), Budget(100), budgets=1)
+
+
+def test_a_window_and_its_report_are_never_changed() -> None:
+    window: Any = LETTERS.window(talk("U A"), Budget(100), dropped=("notes.txt: too long",))
+    assert window.report.dropped == ("notes.txt: too long",)
+    for value, name in ((window, "decisions"), (window, "pending_cut"), (window.report, "dropped")):
+        with pytest.raises(AttributeError, match="immutable"):
+            setattr(value, name, ())
 
 
 def test_an_empty_conversation_has_an_empty_window() -> None:

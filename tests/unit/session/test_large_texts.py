@@ -145,9 +145,9 @@ async def test_a_window_whose_counts_are_known_is_made_in_the_loop_once_the_voca
 ) -> None:
     on_loop, made = list[bool](), LiveWindow.window
 
-    def noted(live: LiveWindow, *args: Any) -> Any:
+    def noted(*args: Any, **named: Any) -> Any:
         on_loop.append(threading.current_thread() is threading.main_thread())
-        return made(live, *args)
+        return made(*args, **named)
 
     monkeypatch.setattr(LiveWindow, "window", noted)
     sessions = await harness.manager()

@@ -23,10 +23,10 @@ from tests.unit.session.session_fixtures import (
 )
 from turnstate import Message, codec, formats
 from turnstate.codec import encode, kind_of
-from turnstate.context.head import Head
 from turnstate.context.live_window import LiveWindow, known_counts
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget
+from turnstate.context.preface import Preface
 from turnstate.context.view import serving
 from turnstate.context.window import Window
 from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Usage
@@ -85,7 +85,7 @@ def window(loaded: Loaded, live: LiveWindow, budget: Budget = BUDGET) -> Window:
     live.under(budget)
     messages, sizes = loaded.messages[live.length :], loaded.counts[live.length :]
     live.grow(messages, known_counts(messages, sizes, live.limits))
-    return live.window(Head())
+    return live.window(Preface())
 
 
 def live_window() -> LiveWindow:
@@ -194,15 +194,20 @@ def test_known_counts_change_neither_a_window_nor_what_is_decided(
     made = window(loaded, live_window(), Budget(4_000))
     counted = live_window().under(Budget(4_000))
     counted.grow(loaded.messages)
-    plain = counted.window(Head())
+    plain = counted.window(Preface())
     assert known_counts(loaded.messages, loaded.counts, counted.limits)
     assert (made.messages, made.tokens) == (plain.messages, plain.tokens)
     assert made.decisions == plain.decisions
 
 
 def test_what_stands_before_the_messages_is_told() -> None:
-    head = read(ENTRIES).message_head([], "a file", None)
-    assert (head.system, head.bootstrap, head.context, head.memory) == ("second", "likes tea", "a file", None)
+    preface = read(ENTRIES).preface([], "a file", None)
+    assert (preface.system, preface.bootstrap, preface.context, preface.memory) == (
+        "second",
+        "likes tea",
+        "a file",
+        None,
+    )
 
 
 NARROW = Budget(700)

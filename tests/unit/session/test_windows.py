@@ -25,9 +25,9 @@ from tests.unit.session.session_fixtures import (
     texts,
 )
 from turnstate import Message, codec
-from turnstate.context.head import Head
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget, Policy, Reduction
+from turnstate.context.preface import Preface
 from turnstate.context.window import Window
 from turnstate.entry import Mask
 from turnstate.errors import ContextOverflow
@@ -57,7 +57,7 @@ async def pure(
     manager = StateManager(counter, policy)
     recorded = await decisions(session)
     tally = manager.tally(await session.messages(), budget, stored=True, decisions=recorded)
-    return manager.window(tally, budget, head=Head(), decisions=recorded)
+    return manager.window(tally, budget, preface=Preface(), decisions=recorded)
 
 
 @run

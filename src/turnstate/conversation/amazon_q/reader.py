@@ -14,9 +14,12 @@ from msgspec import structs
 
 from ... import ids, strict_json
 from ...context.cut import carried
-from ...context.turns import Structure, synthetic
+from ...context.policy import OutputLimits
+from ...context.tally import Tally
+from ...context.turns import synthetic
 from ...entry import CANCELLED, Entry, Note, Tangent
 from ...message import Message
+from ...tokens import counter
 from ...value import Extra
 from ..environment import Os
 from ..state import ConversationState
@@ -80,7 +83,7 @@ def marked(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def _sound(sides: Sequence[Sequence[Message]], answers: Sequence[Message]) -> tuple[Sides, list[Message]]:
-    structure = Structure()
+    structure = Tally(counter("estimate"), OutputLimits.unlimited(), shared=True)  # nothing is counted
     for side, answer in zip(sides, answers, strict=False):
         structure.extend([*side, answer])
     structure.extend(sides[-1])

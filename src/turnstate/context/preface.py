@@ -1,4 +1,4 @@
-"""The head: what is sent besides the messages of a conversation, however much of it is cut.
+"""The preface: what is sent besides the messages of a conversation, however much of it is cut.
 
 What changes with the session is sent before the messages. The recalled memory, which changes with each turn,
 is sent before the question of the turn, after everything that a prompt cache can reuse.
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
-import msgspec
 from msgspec import structs
 
 from ..formats import mended
@@ -26,7 +25,7 @@ from .summary_text import TEMPLATES, bare, label
 Category = Literal["system", "bootstrap", "context", "memory", "tools", "summary", "immediate", "short_term"]
 
 
-class Head(Value, frozen=True, kw_only=True):
+class Preface(Value, frozen=True, kw_only=True):
     """System prompt, facts about the user, sticky context, recalled memory, tool definitions.
 
     Prompt and bootstrap are system messages. Context and memory are data, one user message each: context
@@ -44,9 +43,9 @@ class Head(Value, frozen=True, kw_only=True):
         for field in ("system", "bootstrap", "context", "memory"):
             text = getattr(self, field)
             if text is not None and not (type(text) is str and text.isascii()):
-                check_string(f"Head.{field}", text)
+                check_string(f"Preface.{field}", text)
         if not (isinstance(self.tools, tuple) and all(isinstance(tool, ToolSpec) for tool in self.tools)):
-            refuse("Head.tools", self.tools, "a tuple of ToolSpec")
+            refuse("Preface.tools", self.tools, "a tuple of ToolSpec")
 
     def system_messages(self) -> Iterator[tuple[Category, Message]]:
         """Yield the messages before the summary."""
@@ -72,7 +71,7 @@ def _data(text: str, name: str) -> Message:
     return Message.user(text, id=derived(name, text), timestamp=UNKNOWN_TIME)
 
 
-# The preface: the head as messages with their costs, counted once while the head stays the same.
+# The counted preface: the preface as messages with their costs, counted once while it stays the same.
 
 
 OPENER = Message.user("[The conversation goes on from here.]", id=derived("opener"), timestamp=UNKNOWN_TIME)
@@ -81,53 +80,48 @@ OPENER = Message.user("[The conversation goes on from here.]", id=derived("opene
 _Row = tuple[Category, Message, int]
 
 
-class Preface:
-    """The messages before the conversation (system messages, then context), and the tools.
+class CountedPreface:
+    """The messages before the conversation (system messages, then context), and the tools, with their costs.
 
     They include the leading system messages of the conversation, without the summaries among them;
-    ``earlier`` is the text of those summaries.
+    ``earlier`` is the text of those summaries. The memory is left out: it changes with each turn. `tools` are
+    the encoded tools, since a prompt cache is stricter than Python's equality.
     """
 
-    def __init__(self, head: Head, leading: Sequence[Message], counter: Counter, template: str) -> None:
+    def __init__(
+        self, preface: Preface, tools: bytes, leading: Sequence[Message], counter: Counter, template: str
+    ) -> None:
         def rows(messages: Iterable[tuple[Category, Message]]) -> list[_Row]:
             return [
                 (category, message, message_cost(message, counter).tokens) for category, message in messages
             ]
 
-        self.head = head
-        self.tools_sent = _as_sent(head)
-        self.leading = len(leading)
+        self.given = preface
+        self.tools_sent = tools
+        self._made_from = (tuple(leading), counter, template)
         kept, self.earlier = incoming(leading, template)
-        self.systems = rows(head.system_messages())
+        self.systems = rows(preface.system_messages())
         self.systems += rows(("system", mended(message)[0]) for message in kept)
-        context = head.context_message()
+        context = preface.context_message()
         self.context = rows([("context", context)] if context else ())
-        self.tools = tools_cost(head.tools, counter).tokens
-        self._counter = counter
+        self.tools = tools_cost(preface.tools, counter).tokens
         self.fixed = self.tools + REPLY_START
         self.tokens = self.fixed + sum(cost for _, _, cost in self.systems + self.context)
 
     @cached_property
     def opener(self) -> int:
         """The tokens of the message that is sent in place of a question."""
-        return message_cost(OPENER, self._counter).tokens
+        return message_cost(OPENER, self._made_from[1]).tokens
 
-    def fits(self, head: Head, leading: Sequence[Message]) -> bool:
-        """Return True if this is the preface of that head, comparing tools byte by byte."""
-        same = self.head == head and self.leading == len(leading)
-        return same and self.tools_sent == _as_sent(head)
-
-    def by_category(self) -> dict[str, int]:
-        """Return the tokens of each part of the head except the memory, which is 0."""
-        found = {"system": 0, "bootstrap": 0, "context": 0, "memory": 0}
-        for category, _, cost in self.systems + self.context:
-            found[category] += cost
-        return {**found, "tools": self.fixed}
-
-
-def _as_sent(head: Head) -> bytes:
-    """Encode tools as they are sent: a provider's cache is stricter than Python's equality."""
-    return msgspec.json.encode(head.tools) if head.tools else b""
+    def is_of(
+        self, preface: Preface, tools: bytes, leading: Sequence[Message], counter: Counter, template: str
+    ) -> bool:
+        """Return True if it would be made again of these."""
+        given = self.given
+        texts = (given.system, given.bootstrap, given.context)
+        same = texts == (preface.system, preface.bootstrap, preface.context)
+        same = same and self._made_from == (tuple(leading), counter, template)
+        return same and self.tools_sent == tools
 
 
 def check_tools(tools: object) -> None:

@@ -9,17 +9,17 @@ import pytest
 
 from tests.unit.context.scripts import shown, talk
 from turnstate import Message, StateManager, ToolCallRequest, ToolCallResult, codec, formats
-from turnstate.context import Budget, Head, Window
-from turnstate.context.head import OPENER
+from turnstate.context import Budget, Preface, Window
+from turnstate.context.preface import OPENER
 from turnstate.entry import Decision
 
 MANAGER = StateManager()
 WIDE = Budget(100_000)
 
 
-def placed(script: str, **head: str) -> str:
+def placed(script: str, **preface: str) -> str:
     """Return the roles of a window with context and memory, whose texts stand in their places."""
-    window = MANAGER.window(talk(script), WIDE, head=Head(**{"memory": "recalled"} | head))
+    window = MANAGER.window(talk(script), WIDE, preface=Preface(**{"memory": "recalled"} | preface))
     names = {"recalled": "memory", "a file": "context", OPENER.text: "opener"}
     return " ".join(names.get(one.text, shown([one])) for one in window.messages)
 
@@ -42,8 +42,11 @@ def test_without_a_question_what_was_recalled_stands_first() -> None:
 @pytest.mark.req("C5", "C6")
 def test_what_was_recalled_stands_before_the_question_that_a_cut_pinned() -> None:
     rounds = " ".join(f"A[c{number}] T[c{number}]" for number in range(60))
-    messages, head = talk(f"U A U:why {rounds}", text="word " * 20), Head(memory="recalled", context="a file")
-    window = MANAGER.window(messages, Budget(1_500), head=head)
+    messages, preface = (
+        talk(f"U A U:why {rounds}", text="word " * 20),
+        Preface(memory="recalled", context="a file"),
+    )
+    window = MANAGER.window(messages, Budget(1_500), preface=preface)
     assert window.view.pinned
     summary, context, memory, question = window.messages[:4]
     assert (summary.kind, context.text, memory.text, question.text) == (
@@ -76,8 +79,8 @@ def requests(messages: Iterable[Message], size: int) -> Iterator[Window]:
             turn += 1
             recalled = f"In turn {turn} it is known that disk {turn * 7} is full. " * 8
         if message.role in ("user", "tool"):
-            head = Head(system="Be careful.", memory=recalled)
-            previous = MANAGER.window(tally, budget, head=head, decisions=decisions, previous=previous)
+            preface = Preface(system="Be careful.", memory=recalled)
+            previous = MANAGER.window(tally, budget, preface=preface, decisions=decisions, previous=previous)
             decisions += previous.decisions
             yield previous
 
@@ -105,8 +108,8 @@ def test_windows_that_grew_with_recalls_are_those_of_the_whole_list_and_valid_ev
     ends = [end for end, one in enumerate(messages, start=1) if one.role in ("user", "tool")]
     for end, window in zip(ends, requests(messages, 3_000), strict=True):
         recalled = next(one.text for one in window.messages if one.text.startswith("In turn "))
-        head = Head(system="Be careful.", memory=recalled)
-        pure = MANAGER.window(messages[:end], Budget(3_000), head=head, decisions=decisions)
+        preface = Preface(system="Be careful.", memory=recalled)
+        pure = MANAGER.window(messages[:end], Budget(3_000), preface=preface, decisions=decisions)
         assert codec.dump(pure.messages) == codec.dump(window.messages)
         assert (pure.tokens, pure.report.usage) == (window.tokens, window.report.usage)
         assert window.tokens == MANAGER.count(window.messages).tokens
