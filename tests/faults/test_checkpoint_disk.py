@@ -66,3 +66,26 @@ def test_a_restore_without_room_in_the_work_tree_changes_nothing(home: Path) -> 
         disk.free()
         assert kept.restore("0").kept == ()
         assert (tree / "b").read_bytes() == noise(ord("b"))
+
+
+@pytest.mark.req("O3")
+def test_a_damaged_pack_that_there_is_no_room_to_unpack_is_saved_when_there_is(home: Path) -> None:
+    with SmallDisk(home / "small", size=SIZE) as disk:
+        tree = disk.path / "tree"
+        tree.mkdir()
+        for name in "abcdefgh":
+            (tree / name).write_text(name)
+        (tree / "d").write_bytes(noise(1))
+        kept = ShadowRepository.open(disk.path / "shadow", tree)
+        kept.snapshot("0")
+        (pack,) = disk.path.glob("shadow/repository/objects/pack/*.pack")
+        pack.with_suffix(".idx").unlink()
+        pack.chmod(0o600)
+        pack.write_bytes(pack.read_bytes()[:-1])
+        (tree / "d").write_text("changed")
+        disk.fill(leave=BIG + BIG // 2)  # a copy of the pack, but not the file a second time
+        with pytest.raises(CheckpointError):
+            kept.restore("0")
+        disk.free()
+        kept.restore("0")
+        assert (tree / "d").read_bytes() == noise(1)

@@ -231,12 +231,17 @@ class Objects:
 
     def read(self, name: str) -> bytes:
         """Return the content of an object. Raise CheckpointsDamaged if it is missing or its id differs."""
+        return self.read_typed(name)[1]
+
+    def read_typed(self, name: str) -> tuple[str, bytes]:
+        """Return the kind and the content of an object, as `read` does."""
         head, data = self._ask("contents", name)
         if len(head) != 3:
             raise CheckpointsDamaged(f"object {name} is missing, or cannot be read")
-        if len(data) != int(head[2]) or object_id(head[1].decode(), data) != name:
+        kind = head[1].decode()
+        if len(data) != int(head[2]) or object_id(kind, data) != name:
             raise CheckpointsDamaged(f"object {name} is damaged")
-        return data
+        return kind, data
 
     def has(self, name: str) -> bool:
         """Return True if the object exists."""
@@ -262,8 +267,8 @@ class Objects:
             size = int(head[2]) + 1 if command == "contents" and len(head) == 3 else 0
             data = answering.read(size)
             is_complete = bool(head) and len(data) == size
-        except BrokenPipeError:
-            pass
+        except (BrokenPipeError, MemoryError, OverflowError):
+            pass  # git has exited; or the object is damaged, and the size in its header is absurd
         finally:
             if not is_complete:
                 self.close()

@@ -105,6 +105,22 @@ def test_damage_that_leaves_all_objects_whole_loses_none(how: str, shadow: Path)
     assert packs.check(Git(shadow / "repository"), shadow).found == ()
 
 
+def test_without_an_index_objects_after_a_damaged_one_are_saved_too(shadow: Path) -> None:
+    before, pack = objects(shadow / "repository"), only_pack(shadow)
+    index = pack.with_suffix(".idx").read_bytes()
+    said = subprocess.run(["git", "show-index"], input=index, capture_output=True, check=True).stdout.decode()
+    (_, first), (second, _), *_ = sorted(
+        (int(line.split()[0]), line.split()[1]) for line in said.splitlines()
+    )
+    data = bytearray(pack.read_bytes())
+    data[second - 1] ^= 1  # the checksum at the end of the first object
+    damaged(pack, bytes(data))
+    pack.with_suffix(".idx").unlink()
+    assert packs.check(Git(shadow / "repository"), shadow).found
+    del before[first]
+    assert objects(shadow / "repository") == before
+
+
 @pytest.mark.parametrize("place", [0, 5, -1])
 def test_a_pack_that_can_be_saved_whole_takes_the_place_of_the_damaged_one(
     place: int, tmp_path: Path
