@@ -110,7 +110,6 @@ SHADOW = _tests(*CHECKPOINTS, k="hard or sorted or settled or changes_while or l
 TRANSACTION = _tests(*CHECKPOINTS, k="overtaken or touched_later or alone_are_undone or numbers_count")
 BACKOFF = _tests(f"{UNIT}/memory/test_backoff.py")
 WORKER = _tests(f"{UNIT}/memory/test_delivery.py|{UNIT}/memory/test_worker.py")
-JSONL = _tests(f"{UNIT}/memory/test_jsonl*.py")
 HANDOVER = _tests(f"{UNIT}/memory/test_handover.py")
 ENGINES = _tests("tests/contract/test_memory_engines.py", k="sqlite")
 RANKING = _tests(f"{UNIT}/memory/builtin/test_ranking.py")
@@ -955,9 +954,9 @@ MUTANTS = (
     Mutant(
         "memory-written-once",
         "a delivery that comes again is written again",
-        "if name not in self._seen}",
-        "if name}",
-        JSONL,
+        "for (message,) in rows:\n        del new[message]",
+        "for (message,) in rows:\n        new.get(message)",
+        ENGINES,
     ),
     Mutant(
         "memory-evicted-from",

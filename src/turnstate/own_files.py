@@ -26,15 +26,10 @@ HEAD = 4096
 SIDES = (b"-wal", b"-shm", b"-journal")
 """The suffixes of the side files of an SQLite database."""
 
-TORN = b".torn"
-"""The suffix of what was cut off a memory engine's file."""
-
 Kind = Literal["file", "database", "store"]
 
 _DATABASE = b"SQLite format 3\0"
 _APPLICATION = slice(68, 72)
-_MEMORY = b'{"kind":"user","version":'  # the first line of a memory engine's file
-_LINES = b".jsonl"
 _OUR_APPLICATIONS = {number.to_bytes(4, "big") for number in (APPLICATION, MEMORY_APPLICATION)}
 _SIDE_STARTS = (
     b"\x37\x7f\x06\x82",
@@ -48,15 +43,11 @@ def kind_of(head: bytes, name: bytes = b"") -> Kind:
     """Return the kind of a file by its first bytes; the name matters only for side files of a database."""
     if head.startswith(_DATABASE):
         return "store" if head[_APPLICATION] in _OUR_APPLICATIONS else "database"
-    if head.startswith(_MEMORY) and b'"tenant":' in head:
-        return "store"
     return "database" if name.endswith(SIDES) and head.startswith(_SIDE_STARTS) else "file"
 
 
 def main_file(path: bytes) -> bytes | None:
-    """Return the path of the database or memory that a file belongs to by its name, or None."""
-    if path.endswith(TORN):
-        return path.removesuffix(TORN) + _LINES
+    """Return the path of the database that a file belongs to by its name, or None."""
     return path.rpartition(b"-")[0] if path.endswith(SIDES) else None
 
 

@@ -169,7 +169,6 @@ def test_an_approval_shows_which_files_are_opened_and_which_came_with_the_worksp
     found = shown('memory = "builtin:data/shipped.db?embedder=openai:m@http://u:p@evil/v1&max=3"\n')
     assert "builtin:data/shipped.db?embedder=openai:m@http://evil/v1&max=3" in found
     assert f"(the file {folder}/data/shipped.db, {ready})" in found
-    assert f"(the file {folder}/data, {ready})" in shown('memory = "jsonl:data"\n')
     found = shown('store = "postgresql://u:p@h/x?password=p4ss&application_name=me"\n')
     assert "stores sessions in postgresql://h/x?password=…&application_name=me" in found
     found = shown("[policy]\nsummary_template = 'Obey {summary}'\n[mcp.x]\ncommand = 'y'\ncwd = '../z'\n")

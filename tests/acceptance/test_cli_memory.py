@@ -106,10 +106,10 @@ def test_reading_creates_no_memory_and_other_engines_do_what_they_can(url: str, 
     assert not list(tmp_path.glob("*memory*"))
     make(url, "I live in Porto.", user="ann")
     assert turnstate("sessions", "end", "last").code == 0
-    engine = f"jsonl:{tmp_path / 'notes'}"
+    engine = f"builtin:{tmp_path / 'notes.db'}"
     assert turnstate("worker", "--once", "--engine", engine).code == 0
     assert turnstate("memory", "search", "--user", "ann", "--engine", engine, "Porto").code == 0
-    code, _, err = turnstate("memory", "list", "--engine", engine)
+    code, _, err = turnstate("memory", "add", "--user", "ann", "--engine", "none", "likes rain")
     assert (code, err) == (
         2,
         "turnstate: only the built-in engine can do that; pass --engine builtin:PATH\n",
@@ -135,4 +135,4 @@ def test_the_engine_can_be_set_by_the_environment_and_the_file(
     assert turnstate("memory", "search", "--user", "ann", "rain").code == 1
     assert turnstate("memory", "search", "--user", "ann", "rain", "--engine", "builtin:own.db").code == 0
     code, _, err = turnstate("memory", "search", "--user", "ann", "rain", "--engine", "parrot")
-    assert (code, "known engines: none, jsonl, builtin" in err) == (2, True)
+    assert (code, "known engines: none, builtin" in err) == (2, True)

@@ -16,8 +16,7 @@ import pytest
 from tests.acceptance.cli_program import Outcome, command_line, environment, turnstate
 from turnstate import codec
 from turnstate.log.records import Ending
-from turnstate.memory.jsonl import JsonlEngine
-from turnstate.memory.port import User
+from turnstate.memory import User, open_engine
 from turnstate.message import Message
 from turnstate.stores import connect
 from turnstate.stores.port import Store
@@ -29,21 +28,33 @@ PATIENCE = 60.0
 SLOW_ENGINE = '''
 import asyncio, os
 from pathlib import Path
-from turnstate.memory.jsonl import JsonlEngine
+from turnstate.memory import open_engine
 
-class Slow(JsonlEngine):
-    """Keeps a record, tells so, and then takes its time, unless it is told not to."""
+async def connect(address):
+    """Open an engine that keeps a record, tells so, and then takes its time, unless it is told not to."""
+    engine = await open_engine(f"builtin:{address}")
+    ingest = engine.ingest
 
-    async def ingest(self, record):
-        await super().ingest(record)
+    async def slowly(record):
+        await ingest(record)
         place = Path(os.environ["SLOW_ENGINE"])
         place.joinpath("kept").touch()
         while not place.joinpath("go").exists():
             await asyncio.sleep(0.01)
 
-async def connect(address):
-    return Slow(address)
+    engine.ingest = slowly
+    return engine
 '''
+BROKEN_ENGINE = """
+from turnstate.memory.engines import NoEngine
+
+class Broken(NoEngine):
+    async def ingest(self, record):
+        raise ConnectionError("nobody is there")
+
+async def connect(address):
+    return Broken()
+"""
 
 
 @pytest.fixture
@@ -110,21 +121,32 @@ def make_due(url: str, id: str) -> None:
     with_store(url, lambda store: store.failed(id, error="", due=0))
 
 
-def recalled(folder: Path, query: str = "tea") -> list[str]:
-    found = asyncio.run(JsonlEngine(folder).search(User("default", "u1"), query, 100))
-    return sorted(one.message for one in found)
+def memory(tmp_path: Path) -> str:
+    return f"builtin:{tmp_path}/memory.db"
 
 
-def broken_engine(tmp_path: Path) -> str:
-    """Return an engine that fails: its tenant's folder is a file."""
-    folder = tmp_path / "broken"
-    asyncio.run(JsonlEngine(folder).forget(User("default", "u1")))
-    (place,) = folder.iterdir()
-    for path in place.iterdir():
-        path.unlink()
-    place.rmdir()
-    place.write_text("in the way")
-    return f"jsonl:{folder}"
+def recalled(tmp_path: Path, query: str = "tea") -> list[str]:
+    async def search() -> list[str]:
+        engine = await open_engine(memory(tmp_path))
+        try:
+            return sorted(one.message for one in await engine.search(User("default", "u1"), query, 100))
+        finally:
+            await engine.close()
+
+    return asyncio.run(search())
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Install an engine that fails, and return its name."""
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    (tmp_path / "broken_engine.py").write_text(BROKEN_ENGINE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[turnstate.memory]\nbroken = broken_engine:connect\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken_engine", raising=False)
+    return "broken"
 
 
 def worker(url: str, *arguments: object) -> Outcome:
@@ -133,10 +155,10 @@ def worker(url: str, *arguments: object) -> Outcome:
 
 def test_what_sessions_left_is_delivered(url: str, tmp_path: Path) -> None:
     ids = leave(url, "s1", "s2")
-    code, out, err = worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory")
+    code, out, err = worker(url, "--once", "--engine", memory(tmp_path))
     assert (code, out) == (0, "")
     assert err.splitlines() == [*(f"turnstate: delivered {id}" for id in ids), "turnstate: 2 delivered"]
-    assert recalled(tmp_path / "memory") == ["s1-1", "s2-1"]
+    assert recalled(tmp_path) == ["s1-1", "s2-1"]
     assert waiting(url) == []
 
 
@@ -173,9 +195,9 @@ def test_memory_is_kept_beside_the_store_when_nothing_else_is_said(
     assert [json.loads(line)["message"] for line in found.out.splitlines()] == ["s1-1"]
 
 
-def test_an_engine_that_fails_is_told_and_exits_with_1(url: str, tmp_path: Path) -> None:
+def test_an_engine_that_fails_is_told_and_exits_with_1(url: str, broken: str) -> None:
     (id,) = leave(url, "s1")
-    code, _, err = worker(url, "--once", "--engine", broken_engine(tmp_path))
+    code, _, err = worker(url, "--once", "--engine", broken)
     assert code == 1
     first, last = err.splitlines()
     assert first.startswith(f"turnstate: delayed {id}: ")
@@ -183,37 +205,37 @@ def test_an_engine_that_fails_is_told_and_exits_with_1(url: str, tmp_path: Path)
     assert last == "turnstate: 1 delayed"
 
 
-def parked(url: str, tmp_path: Path) -> str:
+def parked(url: str, broken: str) -> str:
     (id,) = leave(url, "s1")
     for _ in range(8):
         make_due(url, id)
-        assert worker(url, "--once", "--engine", broken_engine(tmp_path / str(time.monotonic_ns()))).code == 1
+        assert worker(url, "--once", "--engine", broken).code == 1
     return id
 
 
-def test_what_was_given_up_is_listed_with_its_reason(url: str, tmp_path: Path) -> None:
+def test_what_was_given_up_is_listed_with_its_reason(url: str, broken: str) -> None:
     assert worker(url, "--parked") == (0, "", "turnstate: nothing is parked\n")
-    id = parked(url, tmp_path)
+    id = parked(url, broken)
     code, out, err = worker(url, "--parked")
     assert (code, err) == (0, "")
-    assert out.startswith(f"{id}  tried 8 times  NotADirectoryError: ")
+    assert out.startswith(f"{id}  tried 8 times  ConnectionError: nobody is there")
     (listed,) = worker(url, "--parked", "--json").objects
     assert (listed["id"], listed["result"], listed["tries"]) == (id, "parked", 8)
-    assert listed["error"].startswith("NotADirectoryError: ")
+    assert listed["error"].startswith("ConnectionError: nobody is there")
 
 
 @pytest.mark.parametrize("which", ["one", "all"])
-def test_what_was_given_up_can_be_tried_again(url: str, tmp_path: Path, which: str) -> None:
-    id = parked(url, tmp_path)
-    assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").err == "turnstate: nothing was due\n"
+def test_what_was_given_up_can_be_tried_again(url: str, tmp_path: Path, broken: str, which: str) -> None:
+    id = parked(url, broken)
+    assert worker(url, "--once", "--engine", memory(tmp_path)).err == "turnstate: nothing was due\n"
     revived = worker(url, "--revive", id if which == "one" else "all")
     assert revived == (0, "", "turnstate: 1 parcel will be retried\n")
-    assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").code == 0
-    assert recalled(tmp_path / "memory") == ["s1-1"]
+    assert worker(url, "--once", "--engine", memory(tmp_path)).code == 0
+    assert recalled(tmp_path) == ["s1-1"]
 
 
-def test_reviving_tells_programs_what_was_revived(url: str, tmp_path: Path) -> None:
-    id = parked(url, tmp_path)
+def test_reviving_tells_programs_what_was_revived(url: str, broken: str) -> None:
+    id = parked(url, broken)
     assert worker(url, "--revive", "all", "--json").objects == [{"id": id, "result": "revived"}]
     assert worker(url, "--revive", "all", "--json").objects == []
 
@@ -225,8 +247,8 @@ def test_reviving_what_is_not_parked_is_refused(url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [
-        (["--engine", "parrot"], 2, "there is no memory engine 'parrot'; known engines: none, jsonl"),
-        (["--engine", "jsonl"], 2, "needs a folder"),
+        (["--engine", "parrot"], 2, "there is no memory engine 'parrot'; known engines: none, builtin"),
+        (["--engine", "jsonl:notes"], 2, "jsonl was removed; use builtin:PATH"),
         (["--once", "--parked"], 2, "pass only one of --once, --parked and --revive"),
         (["--interval", "0"], 2, "--interval"),
         (["--store", "carrier-pigeon:"], 2, "no store has the scheme 'carrier-pigeon'"),
@@ -277,7 +299,7 @@ def test_a_signal_ends_a_worker_when_the_parcel_in_hand_has_arrived(
     url: str, tmp_path: Path, start: Any, slow: dict[str, str], number: signal.Signals
 ) -> None:
     leave(url, "s1", "s2")
-    process = start("--store", url, "--engine", f"slow:{tmp_path}/memory", "--json", env=slow)
+    process = start("--store", url, "--engine", f"slow:{tmp_path}/memory.db", "--json", env=slow)
     until((tmp_path / "kept").exists, process)
     process.send_signal(number)
     assert "delivering from" in process.stderr.readline()
@@ -293,7 +315,7 @@ def test_a_second_signal_ends_a_worker_at_once_and_the_parcel_is_delivered_again
     url: str, tmp_path: Path, start: Any, slow: dict[str, str]
 ) -> None:
     (id,) = leave(url, "s1")
-    process = start("--store", url, "--engine", f"slow:{tmp_path}/memory", env=slow)
+    process = start("--store", url, "--engine", f"slow:{tmp_path}/memory.db", env=slow)
     until((tmp_path / "kept").exists, process)
     process.terminate()
     assert "delivering from" in process.stderr.readline()
@@ -302,8 +324,8 @@ def test_a_second_signal_ends_a_worker_at_once_and_the_parcel_is_delivered_again
     assert process.wait(PATIENCE) == -signal.SIGTERM
     assert waiting(url)[0].id == id
     make_due(url, id)
-    assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").code == 0
-    assert recalled(tmp_path / "memory") == ["s1-1"]
+    assert worker(url, "--once", "--engine", memory(tmp_path)).code == 0
+    assert recalled(tmp_path) == ["s1-1"]
 
 
 @pytest.mark.req("F2")
@@ -311,25 +333,21 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_delivery_loses_and_doubles_n
     url: str, tmp_path: Path, start: Any, slow: dict[str, str]
 ) -> None:
     (id,) = leave(url, "s1")
-    process = start("--store", url, "--engine", f"slow:{tmp_path}/memory", env=slow)
+    process = start("--store", url, "--engine", f"slow:{tmp_path}/memory.db", env=slow)
     until((tmp_path / "kept").exists, process)
     process.kill()
     process.wait(PATIENCE)
     (parcel,) = waiting(url)
     assert (parcel.id, parcel.tries) == (id, 1)
     make_due(url, id)
-    assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").err.startswith(
-        "turnstate: delivered"
-    )
-    assert recalled(tmp_path / "memory") == ["s1-1"]
+    assert worker(url, "--once", "--engine", memory(tmp_path)).err.startswith("turnstate: delivered")
+    assert recalled(tmp_path) == ["s1-1"]
 
 
 def test_workers_that_share_a_store_deliver_everything_once(url: str, tmp_path: Path, start: Any) -> None:
     names = [f"s{number}" for number in range(40)]
     leave(url, *names)
-    processes = [
-        start("--store", url, "--engine", f"jsonl:{tmp_path}/memory", "--once", "--json") for _ in range(3)
-    ]
+    processes = [start("--store", url, "--engine", memory(tmp_path), "--once", "--json") for _ in range(3)]
     delivered = [
         json.loads(line)["session"]
         for process in processes
@@ -337,12 +355,12 @@ def test_workers_that_share_a_store_deliver_everything_once(url: str, tmp_path: 
     ]
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert sorted(delivered) == sorted(names)
-    assert recalled(tmp_path / "memory") == sorted(f"{name}-1" for name in names)
+    assert recalled(tmp_path) == sorted(f"{name}-1" for name in names)
     assert waiting(url) == []
 
 
 def test_a_worker_keeps_looking(url: str, tmp_path: Path, start: Any) -> None:
-    arguments = ["--store", url, "--engine", f"jsonl:{tmp_path}/memory", "--interval", "0.05"]
+    arguments = ["--store", url, "--engine", memory(tmp_path), "--interval", "0.05"]
     process = start(*arguments)
     assert "delivering from" in process.stderr.readline()
     leave(url, "s1")

@@ -161,7 +161,7 @@ def test_a_file_that_is_replaced_keeps_its_mode(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("umask", "home")
 def test_memories_and_snapshots_are_private(tmp_path: Path) -> None:
     async def keep() -> None:
-        engine = await open_engine(f"jsonl:{tmp_path}/memory")
+        engine = await open_engine(f"builtin:{tmp_path}/memory.db")
         async with await SessionManager.open(
             f"sqlite:///{tmp_path}/agent.db", snapshots=Snapshots(tmp_path / "snapshots")
         ) as sessions:
@@ -171,7 +171,7 @@ def test_memories_and_snapshots_are_private(tmp_path: Path) -> None:
 
     asyncio.run(keep())
     assert any(name.startswith("snapshots/") for name in modes(tmp_path))
-    assert any(name.startswith("memory/") for name in modes(tmp_path))
+    assert any(name.startswith("memory.db") for name in modes(tmp_path))
     assert wrong(tmp_path) == {}
 
 

@@ -38,15 +38,6 @@ class TestPostgresMemory(MemoryContract):
         return await open_engine(self.name)
 
 
-class TestJsonlMemory(MemoryContract):
-    @pytest.fixture(autouse=True)
-    def fresh(self, tmp_path: Path) -> None:
-        self.name = f"jsonl:{tmp_path / 'memory'}"
-
-    async def connect(self) -> MemoryEngine:
-        return await open_engine(self.name)
-
-
 def documented_engine() -> str:
     """Return the engine that the page on memory shows, as a module."""
     page = (Path(__file__).parents[2] / "docs/memory.md").read_text("utf-8")

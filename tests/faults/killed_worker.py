@@ -1,6 +1,6 @@
 """A program that kills a worker at every point where it writes, and reports what the next worker makes of it.
 
-    python -m tests.faults.killed_worker FOLDER jsonl|builtin [PLANT]
+    python -m tests.faults.killed_worker FOLDER [PLANT]
 
 One interpreter has imported everything and forks a process for each step, so that a killed one is really
 gone: its locks, its threads, its half-written lines. Prints one JSON object a point; with a planted bug it
@@ -24,10 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.memory.offload import begin, end, evict, said
-from turnstate.memory import MemoryEngine, Worker, jsonl
-from turnstate.memory.builtin import connect, engine, sqlite
-from turnstate.memory.jsonl import JsonlEngine
-from turnstate.memory.jsonl_file import MemoryFile
+from turnstate.memory import Worker
+from turnstate.memory.builtin import connect, deliveries, engine, sqlite
 from turnstate.stores.sqlite import SqliteStore
 from turnstate.stores.sqlite.connection import with_lock
 from turnstate.stores.values import Position
@@ -39,10 +37,7 @@ A_DAY = 24 * 3600 * 1000
 MOST_POINTS = 500
 WORTH_HALVING = 512
 EVERY_MESSAGE_ONCE = {f"m{number + 1}": 1 for number in range(MESSAGES)}
-EVERY_DELIVERY_ONCE = {
-    "jsonl": {"user": 1, "summary": 1, "session": 1},
-    "builtin": {"owner": 1, "summary": 1, "delivery": 2},
-}
+EVERY_DELIVERY_ONCE = {"owner": 1, "summary": 1, "delivery": 2}
 
 
 class Fuse:
@@ -99,9 +94,15 @@ class Hasty(Worker):
         await super()._pass_on(parcel, row, inside)
 
 
+def every_draft(batch: Any, *_: Any) -> Any:
+    """Take every message for a new one."""
+    yield from ()
+    return [(draft, None) for draft in batch.drafts]
+
+
 def plant(bug: str) -> type[Worker]:
     if bug == "forgetful":
-        MemoryFile._note = lambda *_: True  # type: ignore[method-assign]
+        deliveries._unknown = every_draft
     return Hasty if bug == "hasty" else Worker
 
 
@@ -113,12 +114,8 @@ async def prepare(folder: Path) -> None:
     await store.close()
 
 
-async def opened(folder: Path, kind: str) -> MemoryEngine:
-    return JsonlEngine(folder / "memory") if kind == "jsonl" else await connect(str(folder / "memory.db"))
-
-
-async def work(folder: Path, kind: str, worker: type[Worker], now: int) -> None:
-    store, memory = SqliteStore(str(folder / "store.db")), await opened(folder, kind)
+async def work(folder: Path, worker: type[Worker], now: int) -> None:
+    store, memory = SqliteStore(str(folder / "store.db")), await connect(str(folder / "memory.db"))
     await worker(store, memory, clock=FixedClock(now)).run_once()
     left = await store.parcels()
     await store.close()
@@ -138,25 +135,16 @@ def forked(task: Callable[[], Coroutine[Any, Any, None]], fuse: Fuse | None = No
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def held(folder: Path, kind: str) -> dict[str, Counter[str]]:
+def held(folder: Path) -> dict[str, Counter[str]]:
     """Return how often the memory has each message, and each thing that a delivery adds once."""
-    if kind == "jsonl":
-        found = (
-            line for path in folder.glob("memory/*/*.jsonl") for line in path.read_bytes().splitlines(True)
-        )
-        lines = [json.loads(line) for line in found if line.endswith(b"\n")]
-    else:
-        with closing(sqlite3.connect(folder / "memory.db")) as db:
-            lines = [
-                {"id": id, "kind": kind}
-                for id, kind in db.execute(
-                    "SELECT message, iif(role = 'summary', role, 'message') FROM document "
-                    "UNION ALL SELECT key, 'delivery' FROM delivery UNION ALL SELECT name, 'owner' FROM owner"
-                )
-            ]
+    with closing(sqlite3.connect(folder / "memory.db")) as db:
+        rows = db.execute(
+            "SELECT message, iif(role = 'summary', role, 'message') FROM document "
+            "UNION ALL SELECT key, 'delivery' FROM delivery UNION ALL SELECT name, 'owner' FROM owner"
+        ).fetchall()
     return {
-        "messages": Counter(line["id"] for line in lines if line["kind"] == "message"),
-        "ends": Counter(line["kind"] for line in lines if line["kind"] != "message"),
+        "messages": Counter(id for id, kind in rows if kind == "message"),
+        "ends": Counter(kind for _, kind in rows if kind != "message"),
     }
 
 
@@ -164,13 +152,13 @@ def is_whole(report: dict[str, Any]) -> bool:
     return (
         report["outbox_empty"]
         and report["messages"] == EVERY_MESSAGE_ONCE
-        and report["ends"] == EVERY_DELIVERY_ONCE[report["kind"]]
+        and report["ends"] == EVERY_DELIVERY_ONCE
     )
 
 
-def main(folder: Path, kind: str, bug: str) -> None:
+def main(folder: Path, bug: str) -> None:
     logging.disable()
-    jsonl.BATCH = engine.BATCH = 5
+    engine.BATCH = 5
     worker = plant(bug)
     original = folder / "original"
     original.mkdir()
@@ -178,13 +166,12 @@ def main(folder: Path, kind: str, bug: str) -> None:
     for point in range(1, MOST_POINTS):
         place = folder / str(point)
         shutil.copytree(original, place)
-        first = forked(lambda place=place: work(place, kind, worker, NOW), Fuse(point))  # type: ignore[misc]
-        second = forked(lambda place=place: work(place, kind, worker, NOW + A_DAY))  # type: ignore[misc]
+        first = forked(lambda place=place: work(place, worker, NOW), Fuse(point))  # type: ignore[misc]
+        second = forked(lambda place=place: work(place, worker, NOW + A_DAY))  # type: ignore[misc]
         report = {
-            "kind": kind,
             "killed": first == -signal.SIGKILL,
             "outbox_empty": second == 0,
-            **held(place, kind),
+            **held(place),
         }
         print(json.dumps(report))
         if first == 0 or (bug and not is_whole(report)):
@@ -192,4 +179,4 @@ def main(folder: Path, kind: str, bug: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else "")
+    main(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")

@@ -13,9 +13,9 @@ from tests.faults.killed_worker import is_whole
 from tests.harness.programs import environment, program
 
 
-def reports(folder: Path, kind: str, bug: str = "") -> list[dict[str, Any]]:
+def reports(folder: Path, bug: str = "") -> list[dict[str, Any]]:
     done = subprocess.run(
-        program("tests.faults.killed_worker", folder, kind, bug),
+        program("tests.faults.killed_worker", folder, bug),
         env=environment(),
         stdout=subprocess.PIPE,
         check=True,
@@ -25,15 +25,14 @@ def reports(folder: Path, kind: str, bug: str = "") -> list[dict[str, Any]]:
 
 
 @pytest.mark.req("F2", "F3")
-@pytest.mark.parametrize("kind", ["jsonl", "builtin"])
-def test_wherever_a_worker_is_killed_the_next_leaves_every_message_once(tmp_path: Path, kind: str) -> None:
-    *killed, undisturbed = reports(tmp_path, kind)
+def test_wherever_a_worker_is_killed_the_next_leaves_every_message_once(tmp_path: Path) -> None:
+    *killed, undisturbed = reports(tmp_path)
     assert len(killed) > 20
     assert all(report["killed"] for report in killed)
     assert not undisturbed["killed"]
     assert [report for report in [*killed, undisturbed] if not is_whole(report)] == []
 
 
-@pytest.mark.parametrize(("kind", "bug"), [("jsonl", "forgetful"), ("jsonl", "hasty"), ("builtin", "hasty")])
-def test_a_planted_bug_is_caught(tmp_path: Path, kind: str, bug: str) -> None:
-    assert not all(is_whole(report) for report in reports(tmp_path, kind, bug))
+@pytest.mark.parametrize("bug", ["forgetful", "hasty"])
+def test_a_planted_bug_is_caught(tmp_path: Path, bug: str) -> None:
+    assert not all(is_whole(report) for report in reports(tmp_path, bug))

@@ -45,7 +45,6 @@ from turnstate.entry import (
     Usage,
 )
 from turnstate.home import Home
-from turnstate.memory import jsonl_file
 from turnstate.memory.builtin import BuiltinEngine
 from turnstate.memory.builtin import postgres as memory_postgres
 from turnstate.memory.builtin import sqlite as memory_sqlite
@@ -70,7 +69,7 @@ KEPT = Path(__file__).parents[1] / "kept"
 TENANT, USER = "kept", "keeper"
 STORES = ("sqlite", "postgres", "valkey")
 TOLD = ("My name is Ada.", "I live in Skagen.", "I prefer short answers.")
-ENGINES = ("builtin on SQLite", "builtin on PostgreSQL", "jsonl")
+ENGINES = ("builtin on SQLite", "builtin on PostgreSQL")
 DAY = 24 * 3600.0
 _SCHEMA = b"kept_schema"  # stands for the schema's name in a dump
 
@@ -83,7 +82,6 @@ def schemas() -> dict[str, Any]:
         "valkey": layout.VERSION,
         "builtin on SQLite": memory_sqlite.VERSION,
         "builtin on PostgreSQL": memory_postgres.VERSION,
-        "jsonl": jsonl_file.VERSION,
         "snapshot": snapshot_format.VERSION,
         "archive": archive_format.VERSION,
         "shadow": f"{shadow_folder._FORMAT}.{shadow_contents._VERSION}",
@@ -315,8 +313,6 @@ def _empty(kind: str, scratch: Path) -> Iterator[str]:
                 execute(f"DROP SCHEMA IF EXISTS {_schema(f'builtin:{url}')} CASCADE")
         case "valkey":
             yield empty_server().url
-        case "jsonl":
-            yield f"jsonl:{scratch / kind}"
         case _:
             yield str(scratch / kind)
 

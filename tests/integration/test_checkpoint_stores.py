@@ -22,7 +22,6 @@ from turnstate.home import Home
 from turnstate.memory import User, open_engine
 from turnstate.memory.builtin import BuiltinEngine
 from turnstate.memory.engines import NoEngine
-from turnstate.memory.port import SessionRecord
 from turnstate.shadow import restore, snapshot
 from turnstate.shadow.contents import Modes, store_pack, update_references
 from turnstate.shadow.git import BLOB, COMMIT, FILE, FOLDER, TREE, Git, Leaf, Pack, commit, object_id, tree
@@ -390,7 +389,7 @@ def test_an_older_snapshot_of_a_database_in_use_is_restored_without_it(here: Sce
 
 
 def test_files_that_only_look_like_parts_of_a_database_are_kept(here: Scene) -> None:
-    for name in ("notes", "notes-journal", "trip-journal", "x-wal", "empty", "memo.torn", "memo.jsonl"):
+    for name in ("notes", "notes-journal", "trip-journal", "x-wal", "empty"):
         write(here.tree, name, "" if name == "empty" else "text")
     repository = here.open()
     assert repository.snapshot("0").left_out == ()
@@ -484,28 +483,15 @@ def test_memory_files_are_neither_kept_nor_touched(here: Scene) -> None:
         assert isinstance(builtin, BuiltinEngine)
         await builtin.remember(User("t", "u"), key)
         await builtin.close()
-        engine = await open_engine(f"jsonl:{here.tree}/memory")
-        record = SessionRecord(
-            key=key, tenant="t", session=key, user="u", epoch=1, messages=_Nothing(), reason="ended",
-            started=1, ended=2, summary="it rained",
-        )  # fmt: skip
-        await engine.ingest(record)
 
     asyncio.run(remember("one"))
     repository = here.open()
     repository.snapshot("0")
-    assert not any(path.endswith((b".jsonl", b".db")) for path in here.kept())
+    assert not any(path.endswith(b".db") for path in here.kept())
     asyncio.run(remember("two"))
-    files = [*(here.tree / "memory").rglob("*.jsonl"), here.tree / "memory.db"]
-    before = [file.read_bytes() for file in files]
+    before = (here.tree / "memory.db").read_bytes()
     repository.restore("0", hard=True)
-    assert [file.read_bytes() for file in files] == before
-
-
-class _Nothing:
-    async def __aiter__(self):  # type: ignore[no-untyped-def]
-        for message in ():
-            yield message
+    assert (here.tree / "memory.db").read_bytes() == before
 
 
 def test_snapshots_of_sessions_are_left_alone_in_any_folder(here: Scene) -> None:

@@ -31,7 +31,6 @@ from turnstate.config.source import read as read_config
 from turnstate.conversation import ConversationState
 from turnstate.conversation.edits import LineTracking
 from turnstate.errors import TurnstateError
-from turnstate.memory.jsonl_file import MemoryFile, SessionLine, lines_of
 from turnstate.shadow.ignore import _read_plain_file
 from turnstate.shadow.protected import Opened, UnreadableFile, check_main_file, read_regular
 from turnstate.shadow.purge import _live_rules
@@ -43,7 +42,6 @@ from turnstate.tools import FILE_TOOLS, Approvals, Rule, ToolManager, WorkspaceF
 
 STORE = "agent.db"
 SIDES = ("", "-wal", "-shm")
-LINE = SessionLine(session="s", epoch=1, key="k", reason="", started=0, ended=0, summary="")
 
 
 @pytest.fixture
@@ -58,7 +56,7 @@ def tree(tmp_path: Path) -> Iterator[Path]:
         for number, side in enumerate(SIDES):
             os.link(tree / f"{STORE}{side}", tree / f"notes-{number}.txt")
             os.symlink(f"{STORE}{side}", tree / f"link-{number}.md")
-        for name, side in ((".gitignore", "-shm"), ("about.json", ""), ("about.jsonl", "-shm")):
+        for name, side in ((".gitignore", "-shm"), ("about.json", "")):
             os.link(tree / f"{STORE}{side}", tree / name)
         (tree / "lock").touch()
         (tree / "repository").mkdir()
@@ -167,11 +165,8 @@ READERS: dict[str, Callable[[Path], object]] = {
     "a configuration of the workspace": lambda path: read_config(path.parent, path.name, place="workspace"),
     "a configuration of the user": lambda path: read_config(path.parent, path.name, place="user"),
     "a session snapshot": read_snapshot,
-    "lines of a memory": lambda path: list(lines_of(path)),
-    "a memory": lambda path: MemoryFile(path, "t", "u").add([LINE]),
     "a head": head,
     "a side file": lambda path: check_main_file(os.fsencode(f"{path}-wal")),
-    "a memory's side file": lambda path: check_main_file(os.fsencode(path.with_suffix(".torn"))),
     "a file to capture": lambda path: read_regular(os.fsencode(path), most=10_000_000),
     "a path to restore": in_tree,
     "a mode to restore": set_mode,

@@ -17,8 +17,7 @@ from turnstate.archive import archive
 from turnstate.cli.commands.doctor import checks
 from turnstate.codec import encode
 from turnstate.ids import UNKNOWN_TIME
-from turnstate.memory.jsonl import JsonlEngine
-from turnstate.memory.worker import Worker
+from turnstate.memory import Worker, open_engine
 from turnstate.stores.port import Store
 from turnstate.stores.postgres import PostgresStore, connect, search
 from turnstate.stores.postgres.queries import migrations
@@ -80,7 +79,8 @@ class TestContestedStore(
 
 async def use(store: PostgresStore, folder: Path) -> None:
     """Do what users do with a store, from the first message to the last deletion."""
-    sessions = SessionManager(store, idle=3_600, memory=JsonlEngine(folder / "memory"))
+    engine = await open_engine(f"builtin:{folder}/memory.db")
+    sessions = SessionManager(store, idle=3_600, memory=engine)
     session = await sessions.create(user="u1", system="You keep a lighthouse.", tags=["night"])
     async with session.lease():
         for night in range(30):
@@ -105,12 +105,13 @@ async def use(store: PostgresStore, folder: Path) -> None:
     assert [line async for line in archive(store, wanted())]
     assert [finding async for finding in store.verify(repair=True)] == []
     session = await session.reset()
-    counts = await Worker(store, JsonlEngine(folder / "memory")).run_once()
+    counts = await Worker(store, engine).run_once()
     assert counts["delivered"]
     assert await store.facts()
     other = await sessions.create(id="other")
     await sessions.destroy(other.id)
     assert (await sessions.erase(user="u1")).sessions
+    await engine.close()
 
 
 @pytest.mark.req("G3")

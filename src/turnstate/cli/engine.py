@@ -62,7 +62,7 @@ async def existing_engine(store: str, given: str | None) -> AsyncIterator[Memory
     """Open the engine without creating it; a memory that does not exist yet is empty."""
     kind, _, address = engine_name(store, given).partition(":")
     path = address.partition("?")[0].removeprefix("sqlite:///")
-    is_file = (kind == "builtin" and "://" not in address) or kind == "jsonl"
+    is_file = kind == "builtin" and "://" not in address
     async with opened_engine(
         store, "none" if is_file and path and not os.path.exists(path) else given
     ) as engine:

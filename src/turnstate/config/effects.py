@@ -106,7 +106,7 @@ def _file_note(key: str, given: str, folder: Path) -> str:
     elif key == "memory":
         kind, _, address = given.partition(":")
         place = address.partition("?")[0].removeprefix("sqlite:///")
-        path = place if kind in ("builtin", "jsonl") and "://" not in place else None
+        path = place if kind == "builtin" and "://" not in place else None
     else:
         path = None
     if not path:

@@ -1,7 +1,7 @@
 """Long-term memory: the port of memory engines, and the worker that delivers to them.
 
-``port`` defines what an engine does, ``engines`` opens one by name, ``builtin`` and ``jsonl`` are the engines
-that come with Turnstate, and ``worker`` delivers the parcels of a store's outbox to an engine.
+``port`` defines what an engine does, ``engines`` opens one by name, ``builtin`` is the engine that
+comes with Turnstate, and ``worker`` delivers the parcels of a store's outbox to an engine.
 """
 
 from .engines import open_engine

@@ -1,4 +1,4 @@
-"""Memory engines by name: ``builtin``, ``jsonl`` and ``none`` are here, others are found by entry point.
+"""Memory engines by name: ``builtin`` and ``none`` are here, others are found by entry point.
 
 A package offers an engine in the group ``turnstate.memory``: the name of the entry point is the name of
 the engine, and its object is called with the text after the colon and awaited.
@@ -9,7 +9,6 @@ the engine, and its object is called with the text after the colon and awaited.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +18,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from ..errors import InputError, UnknownName
 from ..models import Endpoint, endpoint_of
 from ..stores.values import Address
-from .jsonl import JsonlEngine
 from .port import Evicted, MemoryEngine, Recollection, SessionRecord, User
 
 if TYPE_CHECKING:
@@ -27,6 +25,9 @@ if TYPE_CHECKING:
 
 GROUP = "turnstate.memory"
 BUILTIN = "builtin"
+REMOVED = {"jsonl": "builtin:PATH, which keeps memory in one SQLite file"}
+"""Engines of earlier versions, and what to use instead."""
+
 
 Connect = Callable[[str], Awaitable[MemoryEngine]]
 
@@ -44,12 +45,11 @@ def check_engine(name: str) -> None:
     kind, _, address = name.partition(":")
     if kind == "none" and address:
         raise InputError(f"the engine none takes no address; got {address!r:.100}")
-    if kind == "jsonl" and not address:
-        raise InputError("the engine jsonl needs a folder: jsonl:PATH")
-    if kind not in _BUILT_IN and not _entry_points(kind):
-        raise UnknownName(
-            f"there is no memory engine {kind!r:.100}; known engines: {', '.join(known_engines())}"
-        )
+    if kind in _BUILT_IN or _entry_points(kind):
+        return
+    if kind in REMOVED:
+        raise UnknownName(f"the memory engine {kind} was removed; use {REMOVED[kind]}")
+    raise UnknownName(f"there is no memory engine {kind!r:.100}; known engines: {', '.join(known_engines())}")
 
 
 def beside(store: str, name: str = BUILTIN) -> str:
@@ -120,16 +120,12 @@ async def _none(_address: str) -> MemoryEngine:
     return NoEngine()
 
 
-async def _jsonl(address: str) -> MemoryEngine:
-    return await asyncio.to_thread(JsonlEngine, address)
-
-
 async def _builtin(address: str) -> MemoryEngine:
     engine: MemoryEngine = await import_module(".builtin", __package__).connect(address)
     return engine
 
 
-_BUILT_IN: dict[str, Connect] = {"none": _none, "jsonl": _jsonl, BUILTIN: _builtin}
+_BUILT_IN: dict[str, Connect] = {"none": _none, BUILTIN: _builtin}
 
 
 def _entry_points(name: str | None = None) -> EntryPoints:

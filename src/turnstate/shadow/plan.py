@@ -31,7 +31,6 @@ from .work_tree import SafeTree
 
 _CHANGED = "it was changed after the restore that put it there"
 _PAGE = 512
-_SUSPECT = (*SIDES, b".jsonl", b".new", b".torn")  # recognized by content; their size can be any
 
 
 class Put(Struct, frozen=True, array_like=True):
@@ -306,11 +305,14 @@ class _Kinds:
         self._objects = git.objects
 
     def of(self, path: bytes, entry: FileEntry) -> Kind:
-        """Return the kind of a file; the size of a database is a multiple of 512 bytes."""
+        """Return the kind of a file.
+
+        The size of a database is a multiple of 512 bytes; that of its side files can be any.
+        """
         size = self._sizes.get(entry.blob.encode(), b"")
         if entry.link or not size.isdigit() or not int(size):
             return "file"
-        if int(size) % _PAGE and not path.endswith(_SUSPECT):
+        if int(size) % _PAGE and not path.endswith(SIDES):
             return "file"
         try:
             return kind_of(self._objects.read(entry.blob), path)

@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 
 from .. import folder_gate
 from ..errors import CheckpointError, NewerFormat
-from ..own_files import HEAD, SHADOW_NAMES, SIDES, SNAPSHOT_FOLDER, TORN, kind_of, main_file, side_files
+from ..own_files import HEAD, SHADOW_NAMES, SIDES, SNAPSHOT_FOLDER, kind_of, main_file, side_files
 from .contents import parents
 from .folder import read_about
 from .values import Listing
@@ -121,7 +121,7 @@ def check_main_file(path: bytes, *, folder: int | None = None) -> None:
         return
     try:
         with Opened(main, folder=folder) as file:
-            kind = kind_of(file.head) if file.head or path.endswith(TORN) else "database"
+            kind = kind_of(file.head) if file.head else "database"
     except OwnFile:
         raise
     except (OSError, UnreadableFile):

@@ -99,7 +99,7 @@ def test_a_store_that_a_file_names_has_to_be_approved(url: str, shown: str, tmp_
         ("sqlite:///a@b.db", "sqlite:///a@b.db"),  # nothing of a path is hidden
         ("sqlite:////home/me/key@harmless.db", "sqlite:////home/me/key@harmless.db"),
         ("memory:", "memory:"),
-        ("jsonl:/folder", "jsonl:/folder"),
+        ("builtin:/folder", "builtin:/folder"),
         ("postgresql://u:p@h/x?a=b@c", "postgresql://h/x"),
         ("postgresql://evil/x@harmless/x", "postgresql://…"),  # the host is evil
         ("x@http://u:p@h/v1", "x@http://h/v1"),

@@ -71,7 +71,7 @@ def test_an_unapproved_workspace_chooses_only_a_model_by_its_name(folder: Path, 
     held = {
         "store": ["sqlite:///agent.db", "memory:", "postgresql://db.example/x", "redis://h", "http://h"],
         "model": ["qwen@http://evil.example/v1"],
-        "memory": ["none", "builtin", "builtin:own.db", "jsonl:notes", "builtin:postgresql://e/x", "acme:x"],
+        "memory": ["none", "builtin", "builtin:own.db", "builtin:postgresql://e/x", "acme:x"],
         "agent": ["keeper"],
     }
     assert set(held) == set(SETTINGS)

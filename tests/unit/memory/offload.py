@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +13,6 @@ from turnstate.codec import encode, kind_of
 from turnstate.entry import Cut, Entry, Summary
 from turnstate.log.records import Ending, Eviction
 from turnstate.memory import Evicted, Listed, Recollection, SessionRecord, User, Worker
-from turnstate.memory.jsonl import JsonlEngine
 from turnstate.memory.worker import Delivery
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.stores import connect
@@ -242,18 +240,3 @@ async def scene(kind: str, folder: Path) -> AsyncIterator[Scene]:
         yield Scene(store)
     finally:
         await store.close()
-
-
-def take_part(folder: str, number: int) -> None:
-    """Write overlapping parts of one conversation, as one of several processes; it must be importable."""
-    logging.disable()
-    messages = said(*(f"text {n}" for n in range(40)))
-
-    async def work() -> None:
-        engine = JsonlEngine(folder)
-        for round in range(5):
-            part = messages[round * 8 : round * 8 + 8 + number]
-            await engine.archive(evicted(part, key=f"cut {round} of {number}"), "")
-        await engine.ingest(session_record(messages))
-
-    asyncio.run(work())

@@ -10,8 +10,8 @@ import pytest
 from tests.unit.memory.offload import evicted, said, session_record
 from turnstate.errors import InputError, UnknownName
 from turnstate.memory import User, open_engine
+from turnstate.memory.builtin import BuiltinEngine
 from turnstate.memory.engines import NoEngine, known_engines
-from turnstate.memory.jsonl import JsonlEngine
 from turnstate.stores.values import Address
 
 pytestmark = pytest.mark.req("F1")
@@ -40,7 +40,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "[turnstate.memory]",
         "elsewhere = elsewhere_engine:connect",
         "broken = broken_engine:connect",
-        "jsonl = elsewhere_engine:connect",
+        "builtin = elsewhere_engine:connect",
     ]
     (info / "entry_points.txt").write_text("\n".join(points))
     monkeypatch.syspath_prepend(tmp_path)
@@ -52,9 +52,10 @@ def opened(name: str) -> Any:
     return asyncio.run(open_engine(name))
 
 
-def test_jsonl_is_built_in(tmp_path: Path) -> None:
-    assert isinstance(opened(f"jsonl:{tmp_path}/memory"), JsonlEngine)
-    assert (tmp_path / "memory").is_dir()
+def test_a_removed_engine_names_what_to_use_instead(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match="the memory engine jsonl was removed; use builtin:PATH"):
+        opened(f"jsonl:{tmp_path}/memory")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_none_is_built_in_and_remembers_nothing() -> None:
@@ -78,14 +79,14 @@ def test_an_installed_package_offers_an_engine_by_its_entry_point() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_no_package_takes_the_name_of_a_built_in_engine(tmp_path: Path) -> None:
-    assert isinstance(opened(f"jsonl:{tmp_path}/memory"), JsonlEngine)
+def test_no_package_takes_the_name_of_a_built_in_engine() -> None:
+    assert isinstance(opened("builtin:"), BuiltinEngine)
 
 
 @pytest.mark.usefixtures("installed")
 def test_an_unknown_name_is_an_error_that_lists_the_known_ones() -> None:
-    assert known_engines() == ["none", "jsonl", "builtin", "broken", "elsewhere"]
-    with pytest.raises(UnknownName, match="'parrot'; known engines: none, jsonl, builtin, broken, elsewhere"):
+    assert known_engines() == ["none", "builtin", "broken", "elsewhere"]
+    with pytest.raises(UnknownName, match="'parrot'; known engines: none, builtin, broken, elsewhere"):
         opened("parrot:x")
 
 
@@ -95,7 +96,6 @@ def test_an_engine_that_cannot_be_loaded_is_told() -> None:
         opened("broken")
 
 
-@pytest.mark.parametrize(("name", "reason"), [("jsonl", "needs a folder"), ("none:x", "takes no address")])
-def test_a_wrong_address_is_told(name: str, reason: str) -> None:
-    with pytest.raises(InputError, match=reason):
-        opened(name)
+def test_a_wrong_address_is_told() -> None:
+    with pytest.raises(InputError, match="takes no address"):
+        opened("none:x")

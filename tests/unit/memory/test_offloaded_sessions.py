@@ -10,8 +10,7 @@ import pytest
 
 from tests.unit.memory.offload import Notes
 from turnstate import Budget, Message
-from turnstate.memory import User, Worker
-from turnstate.memory.jsonl import JsonlEngine
+from turnstate.memory import User, Worker, open_engine
 from turnstate.session import SessionManager
 from turnstate.testing.doubles import FixedClock
 
@@ -118,11 +117,11 @@ def test_each_epoch_is_a_record_of_its_own(run: Run, tmp_path: Path) -> None:
         session = await session.reset()
         await session.append(Message.user("Black tea, please."))
         await session.end("closed")
-        engine = JsonlEngine(tmp_path / "memory")
+        engine = await open_engine(f"builtin:{tmp_path}/memory.db")
         assert await Worker(sessions.store, engine, clock=clock).run_once() == {"delivered": 2}
         found = await engine.search(User("default", "u1"), "tea", 5)
         assert [one.text for one in found] == ["Black tea, please.", "Green tea, please."]
-        assert (await engine.profile(User("default", "u1"))).startswith("Spoke 2 times")
+        await engine.close()
 
     run(test)
 

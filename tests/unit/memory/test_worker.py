@@ -24,9 +24,8 @@ from tests.unit.memory.offload import (
     scene,
 )
 from turnstate.errors import InvalidSetting, StoreUnavailable
-from turnstate.memory import Evicted, SessionRecord, User, Worker
+from turnstate.memory import Evicted, SessionRecord, User, Worker, open_engine
 from turnstate.memory import worker as foreign
-from turnstate.memory.jsonl import JsonlEngine
 from turnstate.memory.worker import MARGIN
 from turnstate.stores.values import Address, Change, Parcel, Position
 
@@ -193,25 +192,24 @@ def test_an_engine_that_raises_what_ends_programs_does_not_end_the_worker(
 
 
 def test_an_engine_that_fails_after_it_has_kept_everything_keeps_it_once(run: Run, tmp_path: Path) -> None:
-    class Late(JsonlEngine):
-        failures = 2
+    async def test(here: Scene) -> None:
+        await ended(here, "green tea", "two", "black tea")
+        engine = await open_engine(f"builtin:{tmp_path}/memory.db")
+        ingest, failures = engine.ingest, iter((1, 2))
 
-        async def ingest(self, record: SessionRecord) -> None:
-            await super().ingest(record)
-            if self.failures:
-                self.failures -= 1
+        async def late(record: SessionRecord) -> None:
+            await ingest(record)
+            if next(failures, None):
                 raise ConnectionError("lost the reply")
 
-    async def test(here: Scene) -> None:
-        await ended(here, "one", "two", "one more")
-        engine = Late(tmp_path / "memory")
+        engine.ingest = late  # type: ignore[method-assign]
         for _ in range(3):
             await here.worker(engine).run_once()
             here.later()
         assert here.results == ["delayed", "delayed", "delivered"]
-        found = await engine.search(User("default", "u1"), "one", 10)
-        assert [one.message for one in found] == ["m3", "m1"]
-        assert (await engine.profile(User("default", "u1"))).startswith("Spoke once")
+        found = await engine.search(User("default", "u1"), "tea", 10)
+        assert sorted(one.message for one in found) == ["m1", "m2", "m3"]
+        await engine.close()
 
     run(test)
 

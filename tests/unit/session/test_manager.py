@@ -370,7 +370,7 @@ BAD_SETTINGS: list[dict[str, Any]] = [
     *({"idle": value} for value in ("60", True, -1, float("nan"), float("inf"), 1e9, [60])),
     *({"model": value} for value in ("gpt-4o", 5, ...)),
     *({"snapshots": value} for value in ("folder", True, 5)),
-    *({"memory": value} for value in ("jsonl", True, ...)),
+    *({"memory": value} for value in ("jsonl:memory", True, ...)),
     *({"home": value} for value in ("/tmp", 5)),
     *({"clock": value} for value in (None, 5, "now")),
 ]

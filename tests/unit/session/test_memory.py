@@ -314,7 +314,7 @@ def test_the_place_of_the_built_in_engine_is_beside_the_store() -> None:
         ("postgresql://h/db?schema=x", "builtin", "builtin:postgresql://h/db?schema=x"),
         ("postgresql://h/db", "builtin:?embedder=local", "builtin:postgresql://h/db?embedder=local"),
         ("memory:", "builtin", "builtin:"),
-        ("redis://h", "jsonl:memory", "jsonl:memory"),
+        ("redis://h", "other:memory", "other:memory"),
     ]:
         assert beside(store, name) == wanted
     with pytest.raises(InputError, match="name a place"):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from turnstate.memory.jsonl_file import UserLine, encode_line
 from turnstate.own_files import APPLICATION, kind_of, main_file
 from turnstate.shadow.folder import About, make
 from turnstate.shadow.protected import (
@@ -34,8 +33,6 @@ STORE = SQLITE + bytes(52) + APPLICATION.to_bytes(4, "big")
         (b"", b"empty-wal", "file"),
         (b"\x37\x7f\x06\x82", b"x-wal", "database"),
         (b"\x37\x7f\x06\x82", b"x", "file"),
-        (encode_line(UserLine(tenant="t", user="u", file="f")), b"any", "store"),
-        (b'{"kind":"user","version":1}\n', b"users.jsonl", "file"),
     ],
 )
 def test_a_file_is_told_by_its_first_bytes(head: bytes, name: bytes, kind: str) -> None:
@@ -48,7 +45,6 @@ def test_a_file_is_told_by_its_first_bytes(head: bytes, name: bytes, kind: str) 
         (b"d/x.db-wal", b"d/x.db"),
         (b"x-y-shm", b"x-y"),
         (b"x-journal", b"x"),
-        (b"u.torn", b"u.jsonl"),
         (b"x-walk", None),
         (b"wal", None),
     ],

@@ -164,15 +164,12 @@ def test_a_long_list_says_how_much_is_missing(agent: Agent, tmp_path: Path) -> N
 
 
 def test_files_of_turnstate_are_not_searched(agent: Agent, tmp_path: Path) -> None:
-    memory = b'{"kind":"user","version":1,"tenant":"default","user":"secret"}\n'
-    (tmp_path / "memory.jsonl").write_bytes(memory)
-    (tmp_path / "memory.torn").write_text("secret")
-    (tmp_path / "other.torn").write_text("not a secret")
+    (tmp_path / "other.txt").write_text("not a secret")
     (tmp_path / "own" / ".openstarry" / "snapshots").mkdir(parents=True)
     (tmp_path / "own" / ".openstarry" / "snapshots" / "1.json").write_text("secret")
     make(tmp_path / "shadow", About(work_tree=b"secret"))
     (tmp_path / "shadow" / "repository" / "refs" / "x").write_text("secret")
-    assert agent.run("search_files", pattern="secret") == "other.torn:1: not a secret"
+    assert agent.run("search_files", pattern="secret") == "other.txt:1: not a secret"
 
 
 @pytest.mark.req("L3")

@@ -67,14 +67,13 @@ def command(
     Engines:
       builtin      turns and facts in a database beside the store
       builtin:URL  the same in a file of that path, or at postgresql://…
-      jsonl:PATH   a folder of text files, one per user
       none         discards everything
       NAME:ADDRESS an engine of an installed package
 
     \b
     Example:
       turnstate worker
-      turnstate worker --once --engine jsonl:memory
+      turnstate worker --once --engine builtin:memory.db
       turnstate worker --parked
       turnstate worker --revive all
 
