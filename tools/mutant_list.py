@@ -1464,10 +1464,10 @@ MUTANTS = (
         RANKING,
     ),
     Mutant(
-        "engine-single-terms",
-        "turns with one very telling term are not candidates if enough turns have several terms",
-        "            if weight >= least:\n",
-        "            if not least:\n",
+        "engine-term-twice",
+        "a turn with a term twice is a better candidate than one with it once",
+        "for number in set(self._lists[term]):",
+        "for number in self._lists[term]:",
         RANKING,
     ),
     Mutant(
