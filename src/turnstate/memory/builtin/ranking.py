@@ -193,7 +193,7 @@ class Ranking:
         """Return the numbers of an ordered list that count for a candidate."""
         if len(numbers) <= LONG * len(self._runs):
             return [number for number in numbers if number in self._near]
-        # Reading the lists whole takes 0.5 of the 6 ms of the processor for a search among 50,012 turns; with an
+        # Reading long lists whole takes 0.5 of 6 ms of the processor for a search among 50,012 turns; with an
         # embedder, the goal for the slowest (p99) is 40 ms, of which 36 were spent.
         found = list[int]()
         for first, last in self._runs:
