@@ -71,7 +71,7 @@ async def _caught(call: Callable[[], Awaitable[object]]) -> BaseException | None
         if task is None or task.cancelling():
             raise
         return error
-    except BaseException as error:
+    except BaseException as error:  # engines are code of others: SystemExit and Rust panics end up here, too
         return error
     return None
 

@@ -67,7 +67,7 @@ class Opened:
             if not stat.S_ISREG(self.status.st_mode):
                 raise UnreadableFile("it is no longer a regular file")
             self.head = os.pread(self.descriptor, HEAD, 0)
-        except BaseException:
+        except BaseException:  # the gate must close it: a plain close would drop the locks of SQLite
             self.close()
             raise
 

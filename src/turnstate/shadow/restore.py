@@ -88,6 +88,8 @@ class _Version(Struct, frozen=True):
     format: int = _FORMAT
 
 
+# Errors that the next file would meet, too: the first attempt ends before any file has changed. All others
+# concern one file, which is left as it is and reported.
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
 _WRITING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 _CHANGED = "it changed after the restore began"
@@ -112,6 +114,8 @@ def perform(
             raise RestoreFailed(
                 f"{journal.name} was not restored and no file was changed: {_reason(error)}"
             ) from error
+        # From here on files change, so nothing raises for a single path: what cannot be done is reported. A
+        # crash is repaired with `again`, which finds from the disk itself which steps are done.
         work.clear()
         work.place()
         work.unstage()
@@ -132,8 +136,10 @@ class _RestoreRun:
         """Write the new files under temporary names and sync them."""
         with ParallelSync() as syncing:
             for number, put in enumerate(self._plan.puts):
+                # The run before this one got that far; its object may even be damaged by now.
                 if again and self._state_of(put.path).matches(put.entry):
                     continue
+                # The folder of the file may not exist yet; a rename is atomic from any folder of this disk.
                 folder = self._tree.nearest(split(put.path)[0])
                 try:
                     data = objects.read(put.entry.blob)
@@ -175,6 +181,7 @@ class _RestoreRun:
                 found = self._state_of(put.path)
                 if number in self._databases and self._tree.is_in_use(put.path):
                     self._keep(put.path, IN_USE)
+                # Checked again just before the rename: another program may have written since it was planned.
                 elif found.kind == "nothing" or found.matches(put.before) or found.matches(put.entry):
                     self._attempt(put.path, self._rename, number, put.path)
                 else:
@@ -203,6 +210,7 @@ class _RestoreRun:
     def unstage(self) -> None:
         """Remove staged files that were not put in place, even those of another process."""
         for number, put in enumerate(self._plan.puts):
+            # It was staged in the nearest folder that existed then, which may be any of those above.
             folder = split(put.path)[0]
             while True:
                 with suppress(OSError):
@@ -224,7 +232,7 @@ class _RestoreRun:
                 rest = rest[os.write(file, rest) :]
             self._keep_owner(file, put)
             os.fchmod(file, put.entry.mode)
-        except BaseException:
+        except BaseException:  # also if interrupted: half a file must not stay
             os.close(file)
             with suppress(OSError):
                 os.unlink(name, dir_fd=folder)

@@ -230,7 +230,7 @@ def _prepared(path: str) -> Connection:
     try:
         with_lock(db, lambda: _create(db))
         db.check_files()  # in a new file, the first transaction has created those next to it
-    except BaseException:
+    except BaseException:  # a connection that nobody closes keeps its locks on the file
         db.close()
         raise
     return db
