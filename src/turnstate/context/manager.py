@@ -112,6 +112,8 @@ class StateManager:
         focus: str | None = None,
     ) -> PendingCut | None:
         """Return the cut that compacts what is shown now; None if nothing could leave."""
+        check_kind("strategy", strategy, Strategy, optional=True)
+        check_kind("focus", focus, str, optional=True)
         shown = self.shown(messages, budget, preface=preface, decisions=decisions)
         return compaction(shown, self.policy, strategy, focus=focus)
 

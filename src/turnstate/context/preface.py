@@ -85,7 +85,8 @@ class CountedPreface:
 
     They include the leading system messages of the conversation, without the summaries among them;
     ``earlier`` is the text of those summaries. The memory is left out: it changes with each turn. `tools` are
-    the encoded tools, since a prompt cache is stricter than Python's equality.
+    the encoded tools, since a prompt cache is stricter than Python's equality. Counting a long prompt and
+    twenty tools takes 1 ms, so a counted preface is used again while it `is_of` the same values.
     """
 
     def __init__(

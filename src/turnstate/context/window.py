@@ -225,7 +225,7 @@ def shared_length(messages: tuple[Message, ...], before: tuple[Message, ...]) ->
     """Return the number of leading messages that two requests have in common.
 
     Whole slices are compared, half as long after each difference, since tuples of the same objects are
-    compared without calling Python: 2,500 messages take 20 µs instead of 150, of the 0.2 ms that a window
+    compared without calling Python: 1,500 messages take 6 µs instead of 110, of the 0.2 ms that a window
     with one more message may take (`python -m bench windows`).
     """
     shared, end = 0, min(len(messages), len(before))
