@@ -3,6 +3,7 @@
     python tools/walk.py                       the table, and the shape of the source below it
     python tools/walk.py --walk append --list  each function that an append passes, in order of first entry
     python tools/walk.py --json                the same as JSON
+    python tools/walk.py --write               the table into CONTRIBUTING.md
 
 Every walk runs on a SQLite file in a temporary folder, with real threads and real files. What counts:
 
@@ -14,12 +15,11 @@ Every walk runs on a SQLite file in a temporary folder, with real threads and re
   one sequence. A resumed coroutine or generator is entered again; returning is not an entry.
 
 Only the package is counted: functions of libraries between two of ours do not make a switch. The size of
-the conversation is fixed (`EXCHANGES`), since some walks have a switch or more for each message. Two runs
-may differ by a few, as the store's threads are not always seen at the same point.
+the conversation is fixed (`EXCHANGES`), since some walks have a switch or more for each message. A walk ends
+once the threads are done with what it gave them.
 
-Two settings of the store are not its defaults: its search index is not continued meanwhile, and small reads
-are made in the event loop from the first one on. By default that begins after eight quick reads, and the
-walk with the ninth also passes `stores.sqlite.connection`; that is the restore, if the disk is quick.
+What the store decides by the clock is fixed (`FIXED`), so two runs enter the same functions on a quick disk
+and a slow one. Switches may still differ by a few, since threads take turns as they like.
 
 The shape counts modules with ``__init__``. A module has one importer if exactly one other module of the
 package imports it, wherever the import is, and it is not an ``__init__``.
@@ -52,7 +52,29 @@ SOURCE = ROOT / "src" / NAME
 T = TypeVar("T")
 
 EXCHANGES = 12
-SETTLING = 0.05  # seconds: what a thread does after it has answered belongs to no other operation
+SETTLING = (
+    0.05  # seconds: what a thread does after it has answered belongs to this operation, not to the next
+)
+PAGE, BEGIN, END = ROOT / "CONTRIBUTING.md", "<!-- walks: begin -->", "<!-- walks: end -->"
+
+FIXED = {
+    "writer": {"IDLE": 3_600, "QUICK_COMMITS": 0, "LOOK_AGAIN": 0},
+    "readers": {"QUICK_READS": 0, "QUICK": 3_600, "DISK": 3_600, "LOOK_AGAIN": 0},
+}
+"""Settings of SQLite's modules that depend on the clock: the search index is not continued meanwhile, small
+reads and appends are made in the event loop on any disk, and each looks whether the file was replaced."""
+
+MEANINGS = {
+    "window": "window, nothing to decide",
+    "window-cut": "window with a cut",
+    "turn.request": "`turn.request`",
+    "tangent": "begin a tangent, leave it with its last exchange",
+    "conversation": "`conversation()`",
+    "commit": "`commit(state)`",
+    "restore": "checkpoint restore",
+    "search": "search, what it indexes included",
+}
+"""What the table says of a walk, if not its name."""
 ANSWER = " ".join(f"word{number}" for number in range(60))
 
 
@@ -104,14 +126,14 @@ class Tracer:
         threading.setprofile(None)
 
     async def walk(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
-        """Run one operation and record it, once the threads are done with the one before."""
+        """Run an operation, or the next part of one, and record it with what it leaves to threads."""
         await asyncio.sleep(SETTLING)
-        entries = self._entries = []
+        self._entries = self.walks.setdefault(name, Walk(name, [])).entries
         try:
             return await operation()
         finally:
+            await asyncio.sleep(SETTLING)
             self._entries = None
-            self.walks[name] = Walk(name, entries)
 
     def _profile(self, frame: FrameType, event: str, arg: object) -> None:
         entries = self._entries
@@ -164,6 +186,12 @@ async def walked(tracer: Tracer, folder: Path) -> None:
         await tracer.walk("append", lambda: session.append(question))
         await tracer.walk("window", lambda: session.window(wide))
 
+        async with session.turn("Is it?", budget=wide) as turn:
+            await turn.request("openai-chat", model="gpt-5")
+            await turn.reply(api.Message.assistant(ANSWER))
+        async with session.turn("And the ships?", budget=wide) as turn:
+            await tracer.walk("turn.request", lambda: turn.request("openai-chat", model="gpt-5"))
+
         session = await talked()
         await session.window(wide)
         narrow = api.Budget(full // 2 + 100, output=100)
@@ -172,6 +200,8 @@ async def walked(tracer: Tracer, folder: Path) -> None:
         session = await talked()
         await session.window(wide)
         await tracer.walk("compact", lambda: session.compact(wide))
+
+        await _tangent(tracer, api, await talked())
 
         session = await talked()
         state = await tracer.walk("conversation", session.conversation)
@@ -187,6 +217,35 @@ async def walked(tracer: Tracer, folder: Path) -> None:
 
         if len(await tracer.walk("search", found)) != 1:
             sys.exit("walk: the search did not find exactly the one message that holds the word")
+
+
+async def _tangent(tracer: Tracer, api: Any, session: Any) -> None:
+    """Begin a tangent, talk, and leave it with its last exchange; the talk is not part of the walk."""
+    said = [api.Message.user("Which whales are there?"), api.Message.assistant(ANSWER)]
+    if hasattr(session, "leave_tangent"):
+        await tracer.walk("tangent", session.begin_tangent)
+        await session.append(*said)
+        await tracer.walk("tangent", lambda: session.leave_tangent(bring="tail"))
+    else:
+        state = None
+
+        async def begun() -> None:
+            nonlocal state
+            state = await session.conversation()
+            state.begin_tangent()
+            await session.commit(state)
+
+        async def left() -> None:
+            state.exit_tangent_mode_with_tail()
+            await session.commit(state)
+
+        await tracer.walk("tangent", begun)
+        state.set_next_user_message(said[0].text)
+        state.push_assistant_message(said[1])
+        await session.commit(state)
+        await tracer.walk("tangent", left)
+    if len(await session.messages()) != 2 * EXCHANGES + len(said):
+        sys.exit("walk: the tangent's last exchange was not brought back")
 
 
 async def _restored(tracer: Tracer, api: Any, session: Any, folder: Path) -> None:
@@ -226,10 +285,12 @@ def walks() -> dict[str, Walk]:
     package = import_module(NAME)
     if Path(package.__file__ or "").parent != SOURCE:
         sys.exit(f"walk: {NAME} was imported from {package.__file__}, not from {SOURCE}")
-    writer: Any = import_module(f"{NAME}.stores.sqlite.writer")
-    writer.IDLE = 3_600  # else the search index is continued in the middle of some walk
-    readers: Any = import_module(f"{NAME}.stores.sqlite.readers")
-    readers.QUICK_READS = 0  # else a connection for small reads is opened in the middle of some walk
+    for name, settings in FIXED.items():
+        module = import_module(f"{NAME}.stores.sqlite.{name}")
+        for setting, value in settings.items():
+            if not hasattr(module, setting):
+                sys.exit(f"walk: {module.__name__} has no {setting}; update FIXED")
+            setattr(module, setting, value)
     tracer = Tracer()
     with tempfile.TemporaryDirectory() as folder:
         tracer.start()
@@ -288,8 +349,11 @@ def main() -> None:
     parser.add_argument("--walk", metavar="NAME", help="only this walk, without the shape")
     parser.add_argument("--list", action="store_true", help="print functions by order of first entry")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--write", action="store_true", help="also write the table into CONTRIBUTING.md")
     options = parser.parse_args()
     chosen = walks()
+    if options.write:
+        _write(chosen)
     if options.walk:
         if options.walk not in chosen:
             parser.error(f"no walk is named {options.walk}; there are {', '.join(chosen)}")
@@ -305,6 +369,19 @@ def main() -> None:
             print("\n".join(f"    {entry.module:40} {entry.function}" for entry in walk.functions))
     if measured:
         _print_shape(measured, listed=options.list)
+
+
+def _write(chosen: dict[str, Walk]) -> None:
+    """Replace the table in CONTRIBUTING.md."""
+    lines = ["| walk | functions | modules | switches |", "|---|---|---|---|"]
+    for name, walk in chosen.items():
+        meaning, counts = MEANINGS.get(name, name), (len(walk.functions), len(walk.modules), walk.switches)
+        lines.append(" | ".join([f"| {meaning}", *map(str, counts)]) + " |")
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        sys.exit(f"walk: {PAGE.name} has no {BEGIN} … {END}")
+    PAGE.write_text("\n".join([f"{before}{BEGIN}", *lines, END]) + after, "utf-8")
 
 
 def _document(chosen: dict[str, Walk], measured: dict[str, Any] | None, *, listed: bool) -> dict[str, Any]:
