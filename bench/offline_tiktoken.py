@@ -33,6 +33,12 @@ def encoding(name: str) -> tiktoken.Encoding:
 
 def ranks(name: str) -> dict[bytes, int]:
     """Read the rank of every token; raise ValueError if the file is not the original."""
+    pairs = (line.split() for line in published(name).splitlines())
+    return {b64decode(token): int(rank) for token, rank in pairs}
+
+
+def published(name: str) -> bytes:
+    """Return the published file; raise ValueError if the wheel's is not the original."""
     found = util.find_spec("bpe_openai")  # not imported: an import takes a second and warns
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError("the rank tables are in the package bpe-openai, which is not installed")
@@ -40,5 +46,4 @@ def ranks(name: str) -> dict[bytes, int]:
     plain = gzip.decompress((folder / "data" / f"{name}.tiktoken.gz").read_bytes())
     if (digest := hashlib.sha256(plain).hexdigest()) != ORIGINALS[name]:
         raise ValueError(f"{name} has SHA-256 {digest}, the original {ORIGINALS[name]}")
-    pairs = (line.split() for line in plain.splitlines())
-    return {b64decode(token): int(rank) for token, rank in pairs}
+    return plain

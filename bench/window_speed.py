@@ -96,7 +96,7 @@ def single(messages: Sequence[Message], limit: int) -> Times:
         cold=median(lambda: once.window(messages, budget)),
         raw_sent=_tokenizing(window.messages, theirs),
         raw_whole=_tokenizing(whole, theirs),
-        own_whole=_tokenizing(whole, toktok._encoding("o200k_base").count),
+        own_whole=_tokenizing(whole, lambda text: toktok.truncate(text, 0, "o200k_base")[1]),
         first=median(
             lambda: manager.window(manager.tally(messages, budget, stored=True, counts=counts), budget)
         ),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 
 from tests.acceptance.cli_program import turnstate
 from tests.acceptance.kept_sessions import make
+from tests.harness.peer_tokenizer import published
 from turnstate._version import __version__
+from turnstate.cli.commands.doctor import SAMPLE, TIKTOKEN_FILES
 from turnstate.tokens import cost
 
 pytestmark = pytest.mark.req("P3")
@@ -64,6 +67,28 @@ def test_a_tokenizer_that_cannot_be_loaded_fails(monkeypatch: pytest.MonkeyPatch
     assert result == "failed"
     assert "toktok" in text
     assert text.endswith("reinstall toktok-rs")
+
+
+@pytest.mark.usefixtures("url")
+def test_a_tokenizer_that_counts_otherwise_than_tiktoken_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cost.loaded, "o200k_base", len)
+    assert results()["o200k_base"] == (
+        "failed",
+        f"counts {len(SAMPLE)} tokens where tiktoken counts 35: reinstall toktok-rs",
+    )
+
+
+@pytest.mark.usefixtures("url")
+def test_the_counts_are_compared_with_those_of_an_installed_tiktoken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    assert results()["o200k_base"] == ("ok", "loads offline (exact)")
+    name = hashlib.sha1(TIKTOKEN_FILES.format(name="o200k_base").encode()).hexdigest()
+    (tmp_path / name).write_bytes(published("o200k_base"))
+    assert results()["o200k_base"] == ("ok", "loads offline (exact); counts as tiktoken does")
+    monkeypatch.setitem(cost.loaded, "o200k_base", len)
+    assert results()["o200k_base"][1].startswith(f"counts {len(SAMPLE)} tokens where tiktoken counts 35")
 
 
 @pytest.mark.parametrize("wrong", ["nowhere", "sqlite:///text.db"])

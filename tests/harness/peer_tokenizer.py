@@ -26,6 +26,11 @@ def tiktoken(name: str, text: str) -> int:
     return len(offline_tiktoken.encoding(name).encode(text, disallowed_special=()))
 
 
+def published(name: str) -> bytes:
+    """Return the file of an encoding as OpenAI publishes it, which tiktoken downloads."""
+    return offline_tiktoken.published(name)
+
+
 def is_settled(text: str) -> bool:
     """Return True if Python knows all characters: up to Python 3.14, they are of Unicode 16 or older."""
     return all(unicodedata.category(character) != "Cn" for character in text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import shlex
 import shutil
@@ -25,7 +26,6 @@ from ...errors import TurnstateError
 from ...home import Home
 from ...terminal import screen
 from ...terminal.screen import styled
-from ...tokens.cost import VOCABULARIES
 from .. import documents
 from ..options import json_option
 from ..store import opened, store_option
@@ -34,7 +34,9 @@ Result = Literal["ok", "warning", "failed"]
 
 MIN_PYTHON = (3, 11)
 GIT_TIMEOUT = 10.0  # seconds for `git --version`
-SAMPLE = "Never lose a message. 会話を失わない。"
+SAMPLE = "Never lose a message. 会話を失わない。 👩‍👩‍👧 don't <|endoftext|> 1234567\n\tend()"
+SAMPLE_TOKENS = {"cl100k_base": 41, "o200k_base": 35}  # by tiktoken
+TIKTOKEN_FILES = "https://openaipublic.blob.core.windows.net/encodings/{name}.tiktoken"
 MEANINGS: dict[str, tuple[Result, str]] = {
     "fsync": ("ok", "acknowledged writes survive a power cut"),
     "best_effort": ("warning", "a power cut may lose the last acknowledged writes"),
@@ -146,13 +148,35 @@ def _missing(path: str, shown: str) -> Check:
 
 
 def _counters() -> Iterator[Check]:
-    for name in VOCABULARIES:
+    for name, known in SAMPLE_TOKENS.items():
         try:
             counted = tokens.counter(name).count(SAMPLE)
         except ImportError as error:
             yield Check(name, "failed", f"the tokenizer cannot be loaded ({error}): reinstall toktok-rs")
+            continue
+        theirs = _by_tiktoken(name)
+        wanted = known if theirs is None else theirs
+        if counted.tokens == wanted:
+            compared = "" if theirs is None else "; counts as tiktoken does"
+            yield Check(name, "ok", f"loads offline ({counted.quality}){compared}")
         else:
-            yield Check(name, "ok", f"loads offline ({counted.quality})")
+            wrong = f"counts {counted.tokens} tokens where tiktoken counts {wanted}"
+            yield Check(name, "failed", f"{wrong}: reinstall toktok-rs")
+
+
+def _by_tiktoken(name: str) -> int | None:
+    """Count the sample with tiktoken, if it is installed and has downloaded this vocabulary before."""
+    cache = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
+    folder = Path(tempfile.gettempdir(), "data-gym-cache") if cache is None else Path(cache)
+    url = TIKTOKEN_FILES.format(name=name)
+    if cache == "" or not (folder / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()).exists():
+        return None
+    try:
+        import tiktoken
+
+        return len(tiktoken.get_encoding(name).encode(SAMPLE, disallowed_special=()))
+    except (ImportError, OSError, ValueError):  # not installed, or not usable, which is no fault of ours
+        return None
 
 
 def _git() -> Check:
