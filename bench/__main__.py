@@ -28,6 +28,7 @@ BENCHES = (
     "memory",
     "agent",
     "chat",
+    "conversation",
 )
 
 

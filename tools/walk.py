@@ -227,7 +227,7 @@ async def _tangent(tracer: Tracer, api: Any, session: Any) -> None:
         await session.append(*said)
         await tracer.walk("tangent", lambda: session.leave_tangent(bring="tail"))
     else:
-        state = None
+        state: Any = None
 
         async def begun() -> None:
             nonlocal state

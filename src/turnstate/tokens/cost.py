@@ -97,7 +97,7 @@ def _tokenizer(name: str) -> Callable[[str], int]:
     # characters is counted in half a microsecond. `truncate` returns the tokens of the whole text, too, and
     # counts in this thread. With nothing to keep, it copies nothing.
     truncate("", 0, name)  # loads the vocabulary
-    return lambda text: truncate(text, 0, name)[1]  # type: ignore[no-any-return]
+    return lambda text: truncate(text, 0, name)[1]
 
 
 # Work that leaves an event loop free.
