@@ -127,15 +127,6 @@ SELECT marks = (SELECT coalesce(sum(seq), 0)
 FROM session
 WHERE key = :key;
 
--- The same for each branch and kind, with the last entry; the sum of all is 0 if the index leads to all of them.
--- name: last_marks
-SELECT 0, '', 0, -marks FROM session WHERE key = :key
-UNION ALL
-SELECT branch, kind, max(seq), sum(seq)
-FROM entry INDEXED BY entry_by_kind
-WHERE session = :key AND kind <> 0
-GROUP BY branch, kind;
-
 -- name: add_entry
 INSERT INTO entry (session, branch, seq, id, kind, body, tokens, total, checksum)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
