@@ -23,8 +23,8 @@ from turnstate.home import Home
 from turnstate.models import Finished, ModelEvent, ModelRequest, TextDelta, ToolCallMade, UsageReported
 from turnstate.snapshots import Snapshots
 
+from .conversation_operations import talked
 from .session_messages import agent
-from .session_ours import filled
 from .window_print import goal, ms, table, times
 
 LENGTHS = (100, 10_000)
@@ -95,7 +95,7 @@ async def _measured(folder: Path, is_repository: bool) -> dict[str, dict[int, fl
         for length in LENGTHS:
             workspace = _workspace(folder / f"work-{length}", is_repository)
             chats[length] = await _begun(sessions, workspace, home)
-            await filled(chats[length].session, agent(length))
+            await talked(sessions, chats[length].session, agent(length))
             for words in ASKED.values():  # the first makes the cut, and the second the shadow repository
                 await chats[length].handle(words)
         for number in range(LINES):

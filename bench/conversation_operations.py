@@ -10,15 +10,15 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from turnstate import Budget, Message, Session, SessionManager
+from turnstate.entry import Entry, Usage
 
 from . import conversation_today as api
 from .conversation_reads import Counted, counted_reads
 from .session_messages import agent
-from .session_ours import filled
 from .window_print import goal, ms, table, times
 
 LENGTHS = (100, 100_000)
@@ -29,6 +29,8 @@ BUDGET = Budget(4_000)
 GOAL = 1.5
 MODELS = ("gpt-5", "gpt-5-mini")
 EXCHANGES = 2
+AT_ONCE = 1_000
+USAGE = Usage(input=12_000, output=300, cached=10_000)
 WORDS = "The ferry is late, and the lamp at the end of the pier is out again. " * 4
 
 Step = Callable[[], Awaitable[Any]]
@@ -43,11 +45,22 @@ async def report(name: str, url: str) -> None:
         open = dict[int, Session]()
         for length in LENGTHS:
             open[length] = await sessions.create(id=f"operations-{length}", user="u")
-            await filled(open[length], said[-length:])
+            await talked(sessions, open[length], said[-length:])
             await open[length].window(BUDGET)
         spent = await _timed(open)
         counted = await _counted(sessions, open)
     _print(name, spent, counted)
+
+
+async def talked(sessions: SessionManager, session: Session, messages: Sequence[Message]) -> None:
+    """Add many messages, each reply with its usage, as turns do; then index them, which is not measured."""
+    for start in range(0, len(messages), AT_ONCE):
+        entries = list[Entry]()
+        for message in messages[start : start + AT_ONCE]:
+            entries += [message, USAGE] if message.role == "assistant" else [message]
+        await session._write(entries)
+    async for _ in sessions.search("nothing"):
+        pass
 
 
 async def _timed(open: dict[int, Session]) -> dict[str, dict[int, float]]:
