@@ -109,6 +109,19 @@ def test_the_longest_words_that_are_taken_fit(monkeypatch: pytest.MonkeyPatch) -
                 "kinds": ["cut"],
             },
         ),
+        (
+            "read_kinds_newest",
+            "entry_by_kind",
+            {
+                "tenant": "t",
+                "session": "s",
+                "branch": 1,
+                "first": 1,
+                "last": 99_999,
+                "limit": None,
+                "kinds": ["cut", "tangent"],
+            },
+        ),
         ("since", "entry_by_", {"tenant": "t", "session": "s", "after": 0, "limit": 9}),
         (
             "newest",
@@ -148,6 +161,32 @@ def test_a_query_is_answered_by_its_index(name: str, index: str, given: dict[str
             plan = await connection.fetch(f"EXPLAIN {query.sql}", *query.arguments(given))
             await connection.close()
             assert index in "\n".join(line for (line,) in plan)
+        finally:
+            await store.close()
+
+    with fresh_url() as url:
+        asyncio.run(scene(url))
+
+
+@pytest.mark.req("G3")
+@pytest.mark.parametrize("name", ["read_kinds", "read_kinds_newest"])
+def test_kinds_are_read_by_their_index_before_there_are_statistics(name: str) -> None:
+    async def scene(url: str) -> None:
+        store = await connect(url)
+        try:
+            await store.create(session())
+            for n in range(10):
+                kinds = ["message" if m % 3 else "usage" for m in range(1_000)]
+                records = [structs.replace(message(f"{n} {m}"), kind=kind) for m, kind in enumerate(kinds)]
+                await store.commit(Change(at=HERE, now=1, records=tuple(records)))
+            query, where = store._connections._queries[name], store._connections.target
+            given = {"tenant": HERE.tenant, "session": HERE.session, "branch": 1, "first": 1, "last": 10_000}
+            connection = await asyncpg.connect(where.dsn)
+            plan = await connection.fetch(
+                f"EXPLAIN {query.sql}", *query.arguments(given | {"limit": None, "kinds": ["tangent"]})
+            )
+            await connection.close()
+            assert "entry_by_kind" in "\n".join(line for (line,) in plan)
         finally:
             await store.close()
 

@@ -295,15 +295,22 @@ WHERE e.key OPERATOR(pg_catalog.>) :after::bigint AND e.key OPERATOR(pg_catalog.
 ORDER BY e.key
 LIMIT :limit::bigint;
 
+-- Kind by kind: for all kinds at once the planner walks the span until statistics tell it that the kinds are rare, which
+-- takes 30 ms for 30,000 entries.
 -- name: read_kinds
 SELECT s.key, e.branch, e.seq, e.id, e.kind, e.body, e.tokens, e.total, e.checksum
 FROM turnstate.session s
 LEFT JOIN LATERAL (
-    SELECT * FROM turnstate.entry
-    WHERE session OPERATOR(pg_catalog.=) s.key AND branch OPERATOR(pg_catalog.=) :branch
-      AND kind OPERATOR(pg_catalog.=) ANY (:kinds::pg_catalog.text[]) AND kind OPERATOR(pg_catalog.<>) 'message'
-      AND seq OPERATOR(pg_catalog.>=) :first AND seq OPERATOR(pg_catalog.<=) :last
-    ORDER BY seq
+    SELECT of_kind.*
+    FROM (SELECT DISTINCT pg_catalog.unnest(:kinds::pg_catalog.text[]) AS kind) AS wanted
+    CROSS JOIN LATERAL (
+        SELECT * FROM turnstate.entry
+        WHERE session OPERATOR(pg_catalog.=) s.key AND branch OPERATOR(pg_catalog.=) :branch
+          AND kind OPERATOR(pg_catalog.=) wanted.kind AND kind OPERATOR(pg_catalog.<>) 'message'
+          AND seq OPERATOR(pg_catalog.>=) :first AND seq OPERATOR(pg_catalog.<=) :last
+        ORDER BY seq
+        LIMIT :limit::bigint) of_kind
+    ORDER BY of_kind.seq
     LIMIT :limit::bigint) e ON true
 WHERE s.tenant OPERATOR(pg_catalog.=) :tenant AND s.id OPERATOR(pg_catalog.=) :session
 ORDER BY e.seq;
@@ -312,11 +319,16 @@ ORDER BY e.seq;
 SELECT s.key, e.branch, e.seq, e.id, e.kind, e.body, e.tokens, e.total, e.checksum
 FROM turnstate.session s
 LEFT JOIN LATERAL (
-    SELECT * FROM turnstate.entry
-    WHERE session OPERATOR(pg_catalog.=) s.key AND branch OPERATOR(pg_catalog.=) :branch
-      AND kind OPERATOR(pg_catalog.=) ANY (:kinds::pg_catalog.text[]) AND kind OPERATOR(pg_catalog.<>) 'message'
-      AND seq OPERATOR(pg_catalog.>=) :first AND seq OPERATOR(pg_catalog.<=) :last
-    ORDER BY seq DESC
+    SELECT of_kind.*
+    FROM (SELECT DISTINCT pg_catalog.unnest(:kinds::pg_catalog.text[]) AS kind) AS wanted
+    CROSS JOIN LATERAL (
+        SELECT * FROM turnstate.entry
+        WHERE session OPERATOR(pg_catalog.=) s.key AND branch OPERATOR(pg_catalog.=) :branch
+          AND kind OPERATOR(pg_catalog.=) wanted.kind AND kind OPERATOR(pg_catalog.<>) 'message'
+          AND seq OPERATOR(pg_catalog.>=) :first AND seq OPERATOR(pg_catalog.<=) :last
+        ORDER BY seq DESC
+        LIMIT :limit::bigint) of_kind
+    ORDER BY of_kind.seq DESC
     LIMIT :limit::bigint) e ON true
 WHERE s.tenant OPERATOR(pg_catalog.=) :tenant AND s.id OPERATOR(pg_catalog.=) :session
 ORDER BY e.seq;
