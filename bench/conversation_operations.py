@@ -15,6 +15,7 @@ from typing import Any
 
 from turnstate import Budget, Message, Session, SessionManager
 from turnstate.entry import Entry, Usage
+from turnstate.session.append import write
 
 from . import conversation_today as api
 from .conversation_reads import Counted, counted_reads
@@ -58,7 +59,7 @@ async def talked(sessions: SessionManager, session: Session, messages: Sequence[
         entries = list[Entry]()
         for message in messages[start : start + AT_ONCE]:
             entries += [message, USAGE] if message.role == "assistant" else [message]
-        await session._write(entries)
+        await write(session._writer, entries)
     async for _ in sessions.search("nothing"):
         pass
 
