@@ -100,11 +100,12 @@ class _Locks:
 def _hide(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -> Plan | None:
     """Hide old tool output if that alone frees a worthwhile part of the budget."""
     if _mostly_out_of_reach(tally, view, room):
-        return None
+        return None  # it would count all of them, to free a part of what is then cut anyway
     new = _worth_hiding(tally, view.kept, locks.turns) - view.hidden
     gain = sum(tally.saved(index) for index in new)
     shown = _cost(tally, view, view.kept, room) - gain
     summary = max(room.cap, room.summary) if view.cut else 0  # a cut for a larger limit may have a longer one
+    # The first byte that is hidden costs the prompt cache, so the next request must not be over again.
     most = room.limit * (1 - policy.mask_gain) - room.preface - summary
     if gain < policy.mask_gain * room.limit or shown > most:
         return None
@@ -159,6 +160,7 @@ def _relax(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) 
             break
         if _cost(tally, view, start, room) > room.within(policy.low_water):
             break
+        # Whole turns, or groups of the turn that the lock splits: half an older turn has no question.
         if tally.question(start) == start or (inside is not None and start > inside):
             kept = start
     return Plan(
@@ -171,7 +173,9 @@ def _shrink(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks)
     first = max(locks.hard, view.kept)
     starts = list(takewhile(lambda start: start >= first, tally.group_starts()))
     fitting = [start for start in starts if _cost(tally, view, start, room) <= room.within(1)]
-    kept = min(fitting, default=locks.last)
+    kept = min(
+        fitting, default=locks.last
+    )  # the summary gives way before the last group does: its cap shrinks
     left = room.limit - room.preface - _cost(tally, view, kept, room)
     given_up = sum(start < kept for start in starts)
     events = (
@@ -195,6 +199,7 @@ def _shorten(
     the room of the summary as a last resort.
     """
     questions = pinned(tally, view, kept)
+    # A cut from which nothing but questions that stay would leave is none: then outputs are only shortened.
     leaves = kept - view.kept > sum(place >= view.kept for place in questions)
     leaves = leaves or not set(view.pinned) <= set(questions)
     cap = room.cap if leaves or view.cut else 0

@@ -103,7 +103,7 @@ def _pending_cut(
         known, plan.cap - MESSAGE_FRAME, tally.counter, policy.summary_template, language=policy.language
     )
     if shown_summary(summary, policy.summary_template, tally.counter)[1] > plan.cap:
-        summary = ""
+        summary = ""  # the cap is smaller than the template: the last group needs the room
     kept_from = tally.at(plan.kept).id if plan.kept < tally.end else None
     pinned, settings = tuple(tally.at(index).id for index in plan.pinned), (policy.fingerprint, str(limit))
     cut = Cut(
@@ -361,7 +361,7 @@ def _unanswered(tally: Tally) -> int:
 def foreseen(window: Window, policy: Policy) -> PendingCut | None:
     """Return the cut that a nearly full window leads to; None if there is none to make."""
     tally, view, limit = window.tally, window.view, window.limit
-    growth = limit - window.tokens
+    growth = limit - window.tokens  # as if the preface grew by what the conversation may still grow by
     room = Room(
         limit=limit,
         preface=window.preface.tokens + window.lead.memory + growth,

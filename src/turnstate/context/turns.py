@@ -105,6 +105,7 @@ class Round:
                 self.notes.append(noted := note(message, result, number))
                 self._sources[noted.id] = (message, number)
                 yield Repair(call, "a result that no open call awaits is sent as text")
+        # Each assistant message gets its own answers, although they may have come in one tool message.
         for owner, results in taken.items():
             portion = message
             if len(results) < len(message.tool_results):
