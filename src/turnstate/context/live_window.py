@@ -202,7 +202,7 @@ class Making:
         """Make the window that fits, and the decisions that it takes."""
         tally, limit, events, pending = self.tally, self.limit, tuple[str, ...](), None
         view, lead = self._served()
-        new: list[Decision] = self._unrecorded_answers(view)
+        new = self._unrecorded_answers(view) if tally.answers else []
         if found := self._plan(view, lead):
             made, pending = decided(tally, view, found, self.policy, limit, self.standing)
             new, events = [*new, *made], found.events
