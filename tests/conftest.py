@@ -1,15 +1,17 @@
-"""Settings for all tests: the Hypothesis profile, the order of tests, and the counts in the summary."""
+"""Settings for all tests: the Hypothesis profile, the order of tests, what they must close, the summary."""
 
 from __future__ import annotations
 
 import gc
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.harness.open_files import all_closed
 from tests.harness.thoroughness import LONG
 
 # A busy machine makes examples slow, not wrong. `make test` always draws the same ones, `make faults` others.
@@ -53,6 +55,13 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def _closes_its_databases() -> Iterator[None]:
+    """Fail the test that leaves a database open, instead of a later one that looks for what is open."""
+    with all_closed():
+        yield
 
 
 @cache

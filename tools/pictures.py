@@ -229,7 +229,9 @@ def _draw_log(canvas: Canvas) -> None:
         canvas.dot(x, branch, "aside", f"{number}′")
     canvas.text(490, branch + 4, "Branch", "title")
     canvas.text(552, branch + 4, "left, not deleted", "small")
-    canvas.text(110, 234, "append and compact add entries; rewind, fork and undo select a branch", "small")
+    canvas.text(
+        110, 234, "append and compact add entries; rewind, fork, tangents and undo select a branch", "small"
+    )
 
 
 def _draw_window(canvas: Canvas) -> None:
@@ -256,16 +258,15 @@ def _draw_window(canvas: Canvas) -> None:
 
 def _draw_state(canvas: Canvas) -> None:
     canvas.path("M560 262V340", arrow=True)
-    canvas.path("M700 340V262", arrow=True)
-    canvas.text(450, 296, "conversation()", "code")
-    canvas.text(712, 296, "commit(state)", "code")
+    canvas.text(570, 296, "session.conversation()", "code")
+    canvas.text(570, 316, "what people see of it", "small")
     canvas.box(454, 342, 414, 142, "panel")
     canvas.text(468, 366, "State", "title")
     canvas.text(522, 366, "ConversationState", "code")
-    canvas.text(468, 396, "the same log as one object, changed without I/O:", "small")
+    canvas.text(468, 396, "one version of the same log, to read:", "small")
     canvas.text(468, 418, "history, next message, transcript, tools,", "small")
     canvas.text(468, 436, "model, sticky files, tangents", "small")
-    canvas.text(468, 466, "for interactive agents; a service needs none", "small")
+    canvas.text(468, 466, "what is changed, the session changes", "small")
 
 
 DIAGRAMS = {"tangent": tangent, "checkpoints": checkpoints, "concepts": concepts}

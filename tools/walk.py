@@ -70,7 +70,6 @@ MEANINGS = {
     "turn.request": "`turn.request`",
     "tangent": "begin a tangent, leave it with its last exchange",
     "conversation": "`conversation()`",
-    "commit": "`commit(state)`",
     "restore": "checkpoint restore",
     "search": "search, what it indexes included",
 }
@@ -204,10 +203,7 @@ async def walked(tracer: Tracer, folder: Path) -> None:
         await _tangent(tracer, api, await talked())
 
         session = await talked()
-        state = await tracer.walk("conversation", session.conversation)
-        for night in range(2):
-            _turn(api, state, f"Night {night}: look again.")
-        await tracer.walk("commit", lambda: session.commit(state))
+        await tracer.walk("conversation", session.conversation)
 
         session = await talked()
         await _restored(tracer, api, session, folder)
@@ -222,28 +218,9 @@ async def walked(tracer: Tracer, folder: Path) -> None:
 async def _tangent(tracer: Tracer, api: Any, session: Any) -> None:
     """Begin a tangent, talk, and leave it with its last exchange; the talk is not part of the walk."""
     said = [api.Message.user("Which whales are there?"), api.Message.assistant(ANSWER)]
-    if hasattr(session, "leave_tangent"):
-        await tracer.walk("tangent", session.begin_tangent)
-        await session.append(*said)
-        await tracer.walk("tangent", lambda: session.leave_tangent(bring="tail"))
-    else:
-        state: Any = None
-
-        async def begun() -> None:
-            nonlocal state
-            state = await session.conversation()
-            state.begin_tangent()
-            await session.commit(state)
-
-        async def left() -> None:
-            state.exit_tangent_mode_with_tail()
-            await session.commit(state)
-
-        await tracer.walk("tangent", begun)
-        state.set_next_user_message(said[0].text)
-        state.push_assistant_message(said[1])
-        await session.commit(state)
-        await tracer.walk("tangent", left)
+    await tracer.walk("tangent", session.begin_tangent)
+    await session.append(*said)
+    await tracer.walk("tangent", lambda: session.leave_tangent(bring="tail"))
     if len(await session.messages()) != 2 * EXCHANGES + len(said):
         sys.exit("walk: the tangent's last exchange was not brought back")
 
@@ -255,12 +232,11 @@ async def _restored(tracer: Tracer, api: Any, session: Any, folder: Path) -> Non
     files = [project / f"{name}.txt" for name in ("lamp", "log", "ships")]
     for file in files:
         file.write_text("as it was\n")
-    state = await session.conversation()
     checkpoints = await class_named("CheckpointManager").open(
-        state, project, session=session, home=class_named("Home")(folder / "home")
+        session, project, home=class_named("Home")(folder / "home")
     )
     for said in ("Light the lamp.", "Make it red."):
-        call = _turn(api, state, said)
+        call = await _turn(api, session, said)
         files[0].write_text(said)
         await checkpoints.tool_finished("fs_write", call=call)
         await checkpoints.turn_finished(said)
@@ -269,13 +245,12 @@ async def _restored(tracer: Tracer, api: Any, session: Any, folder: Path) -> Non
         sys.exit("walk: the restore did not bring the file back")
 
 
-def _turn(api: Any, state: Any, said: str) -> Any:
-    """Add a turn with one tool to a state, and return the id of the call."""
+async def _turn(api: Any, session: Any, said: str) -> Any:
+    """Append a turn with one tool, and return the id of the call."""
     call = api.ToolCallRequest(name="fs_write", args={"path": "lamp.txt"})
-    state.set_next_user_message(said)
-    state.push_assistant_message(api.Message.assistant("I will.", tool_calls=[call]))
-    state.add_tool_results([api.ToolCallResult(tool_call_id=call.id, result="written")])
-    state.push_assistant_message(api.Message.assistant("It is done."))
+    await session.append(api.Message.user(said), api.Message.assistant("I will.", tool_calls=[call]))
+    result = api.ToolCallResult(tool_call_id=call.id, result="written")
+    await session.append(api.Message.tool([result]), api.Message.assistant("It is done."))
     return call.id
 
 

@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from . import session as asynchronous
@@ -237,7 +238,7 @@ def _held(loop: _Loop, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     value = loop.run(enter())
     try:
         yield value
-    except BaseException as error:
+    except BaseException as error:  # as an `async with` statement does it
         if loop.owner.is_elsewhere or not loop.run(leave(error)):
             raise
     else:
@@ -330,6 +331,12 @@ class Session(_Facade):
         return self._inner.notices
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        """The files and folders of its manager on this machine, which checkpoints leave alone."""
+        files: tuple[Path, ...] = self._inner.files
+        return files
+
+    @property
     def has_memory(self) -> bool:
         """True if a memory is configured for `recall` and `remember`."""
         return self._inner.has_memory
@@ -371,8 +378,17 @@ class Session(_Facade):
     compact = _plain(asynchronous.Session.compact)
     preview_compact = _plain(asynchronous.Session.preview_compact)
     conversation = _plain(asynchronous.Session.conversation)
-    catch_up = _plain(asynchronous.Session.catch_up)
-    commit = _plain(asynchronous.Session.commit)
+    ask = _plain(asynchronous.Session.ask)
+    operate = _plain(asynchronous.Session.operate)
+    begin_tangent = _plain(asynchronous.Session.begin_tangent)
+    leave_tangent = _plain(asynchronous.Session.leave_tangent)
+    tangents = _plain(asynchronous.Session.tangents)
+    reopen_tangent = _plain(asynchronous.Session.reopen_tangent)
+    clear = _plain(asynchronous.Session.clear)
+    note = _plain(asynchronous.Session.note)
+    change_settings = _plain(asynchronous.Session.change_settings)
+    lines = _plain(asynchronous.Session.lines)
+    record_lines = _plain(asynchronous.Session.record_lines)
     undo = _plain(asynchronous.Session.undo)
     branches = _plain(asynchronous.Session.branches)
     reset = _opening(asynchronous.Session.reset)
@@ -408,7 +424,7 @@ class _Open(Generic[P, Q]):
             loop = _Loop()
             try:
                 return kind(loop, loop.run(self._store(*args, **kwargs)))
-            except BaseException:
+            except BaseException:  # Ctrl-C, too: the thread of the loop would run on
                 loop.stop()
                 raise
 

@@ -47,7 +47,7 @@ __all__ = [
     "Prompt",
     "Restore",
     "Revert",
-    "Settings",
+    "SettingsChange",
     "Started",
     "Summary",
     "Tangent",
@@ -308,7 +308,7 @@ class Note(Value, frozen=True, tag="note", tag_field="kind"):
     lines: tuple[str, ...] | None = None
 
 
-class Settings(Value, frozen=True, tag="settings", tag_field="kind"):
+class SettingsChange(Value, frozen=True, tag="settings", tag_field="kind"):
     """The state of a conversation that is not in its messages, from here on."""
 
     fields: dict[str, Any]
@@ -337,14 +337,17 @@ class FileLines(Value, frozen=True, tag="lines", tag_field="kind"):
 class Tangent(Value, frozen=True, kw_only=True, tag="tangent", tag_field="kind"):
     """The start of a tangent (``started``, in milliseconds), or its end, where the conversation continues.
 
-    Its messages are on the branch of that name, or on a ``branch`` that a rewind in the tangent made.
-    ``undone`` is the number of an earlier entry that ended the tangent: the tangent was resumed.
+    Its messages are on the branch of that name, or on a ``branch`` that a rewind in the tangent made. The end
+    has the user's first words in it as its ``opening``, so that a list of tangents reads no messages.
+    ``undone`` is the number of the entry that ended the tangent before: that was undone, and the tangent goes
+    on after this entry. It is on the tangent's branch; older versions wrote it on the branch of the exit.
     """
 
     name: str
     started: int = 0
     branch: int = 0
     undone: int = 0
+    opening: str = ""
 
 
 START = "0"
@@ -402,7 +405,7 @@ Entry = (
     | Usage
     | Started
     | Note
-    | Settings
+    | SettingsChange
     | Data
     | FileLines
     | Tangent

@@ -14,6 +14,7 @@ Catch ``TurnstateError`` for all of them; the leaves for what you can act on.
     │   ├── TooManyTools          a request offers more tools than the provider accepts
     │   ├── UnknownName           no format, counter, model or store has that name
     │   ├── NewerFormat           written by a newer Turnstate than this one
+    │   ├── NotLoaded             a view of a conversation was loaded without what is asked for
     │   ├── DuplicatePath         the sticky context already contains that path
     │   ├── NothingMatches        a path for the sticky context matches no file
     │   ├── HomeUnusable          the installation's own folder cannot be used
@@ -85,6 +86,7 @@ __all__ = [
     "ModelFailed",
     "NewerFormat",
     "NotFound",
+    "NotLoaded",
     "NothingMatches",
     "NothingToUndo",
     "ReplyInterrupted",
@@ -185,6 +187,10 @@ class UnknownName(InputError):
 
 class NewerFormat(InputError):
     """The document was written by a newer Turnstate; update this one to read it."""
+
+
+class NotLoaded(InputError):
+    """A view of a conversation was loaded without what is asked for; pass last=… to session.conversation."""
 
 
 class DuplicatePath(InputError):

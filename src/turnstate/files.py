@@ -81,7 +81,7 @@ def write_new(name: str, data: bytes, *, folder: int) -> None:
         while rest:
             rest = rest[os.write(file, rest) :]
         os.fsync(file)
-    except BaseException:
+    except BaseException:  # a signal, too: half a file must not stay
         with suppress(OSError):
             os.unlink(name, dir_fd=folder)
         raise
@@ -102,7 +102,7 @@ def replace(path: Path, data: bytes, *, draft: str = "") -> None:
         write_new(draft, data, folder=folder)
         try:
             os.replace(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
+        except BaseException:  # a signal, too: a draft must not stay
             with suppress(OSError):
                 os.unlink(draft, dir_fd=folder)
             raise
@@ -124,7 +124,7 @@ def save_cache(path: Path, magic: bytes, payload: bytes) -> None:
     try:
         draft.write_bytes(magic + hashlib.sha256(payload).digest() + payload)
         os.replace(draft, path)
-    except BaseException:
+    except BaseException:  # a signal, too: a draft must not stay
         with suppress(OSError):
             draft.unlink()
         raise
@@ -167,7 +167,7 @@ def try_lock(path: Path) -> int | None:
             return held
     except (BlockingIOError, FileNotFoundError):
         pass
-    except BaseException:
+    except BaseException:  # a signal, too: the lock would keep others out
         unlock(held)
         raise
     unlock(held)

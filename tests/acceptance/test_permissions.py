@@ -162,16 +162,20 @@ def test_a_file_that_is_replaced_keeps_its_mode(tmp_path: Path) -> None:
 def test_memories_and_snapshots_are_private(tmp_path: Path) -> None:
     async def keep() -> None:
         engine = await open_engine(f"builtin:{tmp_path}/memory.db")
-        async with await SessionManager.open(
-            f"sqlite:///{tmp_path}/agent.db", snapshots=Snapshots(tmp_path / "snapshots")
-        ) as sessions:
-            await talk(sessions)
-            await (await sessions.open("talk")).end()
-            await Worker(sessions.store, engine).run_once()
+        try:
+            async with await SessionManager.open(
+                f"sqlite:///{tmp_path}/agent.db", snapshots=Snapshots(tmp_path / "snapshots")
+            ) as sessions:
+                await talk(sessions)
+                await (await sessions.open("talk")).end()
+                await Worker(sessions.store, engine).run_once()
+            assert {"memory.db", "memory.db-shm", "memory.db-wal"} <= modes(tmp_path).keys()
+            assert wrong(tmp_path) == {}
+        finally:
+            await engine.close()
 
     asyncio.run(keep())
     assert any(name.startswith("snapshots/") for name in modes(tmp_path))
-    assert any(name.startswith("memory.db") for name in modes(tmp_path))
     assert wrong(tmp_path) == {}
 
 

@@ -12,7 +12,7 @@ from msgspec import structs
 from turnstate.errors import Busy
 from turnstate.stores.admission import KnownKey
 from turnstate.stores.memory import MemoryStore
-from turnstate.stores.memory.state import MemoryTables, StoredSession
+from turnstate.stores.memory.tables import MemoryTables, StoredSession
 from turnstate.stores.values import (
     Address,
     Change,

@@ -98,9 +98,7 @@ async def opened(folder: Path) -> AsyncIterator[tuple[SessionManager, Session, C
     """Open the session and its checkpoints, as every process does."""
     async with SessionManager.open(f"sqlite:///{folder}/agent.db") as sessions:
         session = await sessions.open_or_create(SESSION)
-        state = await session.conversation()
-        home = Home(folder / "home")
-        checkpoints = await CheckpointManager.open(state, folder / "work", session=session, home=home)
+        checkpoints = await CheckpointManager.open(session, folder / "work", home=Home(folder / "home"))
         yield sessions, session, checkpoints
 
 
@@ -222,7 +220,7 @@ async def check_end(folder: Path) -> None:
         said = [str(one.result) for message in messages for one in message.tool_results]
         assert {one.removeprefix("paid ") for one in said if one.startswith("paid ")} <= paid
         assert (await checkpoints.diff("1")).files == (), "a checkpoint has other files"
-        labels = [one.label for turn in checkpoints.turns() for one in turn.tools]
+        labels = [one.label for turn in await checkpoints.turns() for one in turn.tools]
         for label in reversed(labels):  # the older ones are still there after a restore
             await checkpoints.restore(label, hard=True)
             expected(await session.messages()).check(folder / "work")

@@ -17,7 +17,7 @@ from typing import Any
 from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolCallResult
 from turnstate.agent import Agent, ToolFinished, ToolManager, tool
 from turnstate.testing import ScriptedModel
-from turnstate.tools import Answer, Approvals, Question
+from turnstate.tools import Approval, ApprovalRequest, Approvals
 
 SESSION = "payer"
 
@@ -56,7 +56,7 @@ async def live(folder: Path) -> None:
                 await asyncio.Event().wait()
             return f"paid at {where}"
 
-        async def ask(question: Question) -> Answer:
+        async def ask(question: ApprovalRequest) -> Approval:
             where = question.call.args["where"]
             tell(asked=where)
             if is_new and where == "bank":
@@ -64,7 +64,7 @@ async def live(folder: Path) -> None:
                     await asyncio.sleep(0.001)
                 tell(ready=True)
                 await asyncio.Event().wait()
-            return Answer(allow=True)
+            return Approval(allow=True)
 
         calls = [ToolCallRequest(name="pay", args={"where": where}) for where in ("shop", "bank")]
         model = ScriptedModel(*([Message.assistant(tool_calls=calls)] if is_new else []), "Paid.")

@@ -15,7 +15,11 @@ from typing import Any
 
 from turnstate.checkpoints import CheckpointManager, transaction
 from turnstate.home import Home
-from turnstate.session import SessionManager
+from turnstate.log import operations
+from turnstate.log.operations import Effect, Here, Operation, Steps
+from turnstate.session import SessionManager, handle
+from turnstate.session.operate import Outcome
+from turnstate.session.writer import SessionWriter
 
 
 def no_intent() -> None:
@@ -34,9 +38,41 @@ def forgets_too_early() -> None:
     transaction.write = write  # type: ignore[assignment]
 
 
+def in_two_changes() -> None:
+    """Write the entries of an operation first, where the head is, and then select another branch."""
+    really = handle.operate
+
+    async def twice(writer: SessionWriter, operation: Operation, *, anywhere: bool = False) -> Outcome:
+        planned: Effect = (await really(writer, _alone(operation))).result
+        if planned.select is None or not planned.entries:
+            return await really(writer, operation, anywhere=anywhere)
+        await really(writer, operations.write(*planned.entries))
+        return await really(writer, _returning(Effect(result=planned.result, select=planned.select)))
+
+    handle.operate = twice
+
+
+def _alone(operation: Operation) -> Operation:
+    """Return an operation that changes nothing and returns what another would."""
+
+    def steps(here: Here) -> Steps[Effect]:
+        return Effect(result=(yield from operation(here)))
+
+    return steps
+
+
+def _returning(effect: Effect) -> Operation:
+    def steps(_: Here) -> Steps[Effect]:
+        yield from ()
+        return effect
+
+    return steps
+
+
 PLANTED: dict[str, Callable[[], None]] = {
     "no intent": no_intent,
     "forgets the intent too early": forgets_too_early,
+    "two changes": in_two_changes,
 }
 
 
@@ -54,15 +90,13 @@ async def main(operation: str, folder: Path, session: str, plant: str) -> None:
         sessions.store._writer.start()  # type: ignore[attr-defined]
         await asyncio.to_thread(str)  # only calls of threads that are there can be chosen
         opened = await sessions.open(session)
-        state = await opened.conversation()
         home = Home(folder / "home")
-        settings: dict[str, Any] = {"session": opened, "home": home}
         if operation == "open":
             say("ready")
             await asyncio.to_thread(sys.stdin.readline)
-            await CheckpointManager.open(state, folder / "tree", **settings)
+            await CheckpointManager.open(opened, folder / "tree", home=home)
         else:
-            checkpoints = await CheckpointManager.open(state, folder / "tree", **settings)
+            checkpoints = await CheckpointManager.open(opened, folder / "tree", home=home)
             say("ready")
             await asyncio.to_thread(sys.stdin.readline)
             await OPERATIONS[operation](checkpoints)
@@ -72,7 +106,9 @@ async def main(operation: str, folder: Path, session: str, plant: str) -> None:
 OPERATIONS: dict[str, Callable[[CheckpointManager], Any]] = {
     "restore": lambda checkpoints: checkpoints.restore("1", hard=True),
     "undo": lambda checkpoints: checkpoints.undo_restore(),
-    "leave": lambda checkpoints: checkpoints.leave_tangent(),
+    "leave": lambda checkpoints: checkpoints.leave_tangent("tail"),
+    "leave without files": lambda checkpoints: checkpoints.session.leave_tangent("tail"),
+    "undo an exit": lambda checkpoints: checkpoints.session.undo(only="tangent exit"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -22,12 +23,23 @@ from turnstate.conversation import fields
 from turnstate.home import Home
 from turnstate.session import Session, SessionManager
 
+TANGENTS = ("leave", "leave without files", "undo an exit")
+"""The operations that need a tangent."""
+
+_ID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
 
 class Moment(NamedTuple):
-    """What a user sees: files and conversation."""
+    """What a user sees: files and conversation, in which ids are numbered, since copies get new ones."""
 
     files: dict[str, tuple[int, bytes]]
     conversation: bytes
+
+
+def with_numbers(told: bytes) -> bytes:
+    """Replace each id by its number in the order in which they appear."""
+    numbers = dict[bytes, bytes]()
+    return _ID.sub(lambda match: numbers.setdefault(match[0], b"id %d" % len(numbers)), told)
 
 
 class CheckpointSetup:
@@ -77,14 +89,26 @@ class CheckpointSetup:
         """Open session and checkpoints as a new process does."""
         async with await SessionManager.open(f"sqlite:///{self.tree}/agent.db") as sessions:
             session = await sessions.open(self.session)
-            state = await session.conversation()
-            home = Home(self.run / "home")
-            yield session, await CheckpointManager.open(state, self.tree, session=session, home=home)
+            yield session, await CheckpointManager.open(session, self.tree, home=Home(self.run / "home"))
 
     def undone(self) -> Moment:
         """Undo a restore, and return what a user sees then."""
         asyncio.run(self._perform("undo"))
         return self.moment()
+
+    def done(self) -> Moment:
+        """Do the operation once more, and return what a user sees then."""
+        asyncio.run(self._perform(self.operation))
+        return self.moment()
+
+    def undoes(self) -> str:
+        """Undo the newest operation, and return its name."""
+
+        async def undone() -> str:
+            async with self.opened() as (session, _):
+                return await session.undo()
+
+        return asyncio.run(undone())
 
     def labels_left(self) -> list[str]:
         """Return the labels of the tangent that was left, as they are when it is reopened."""
@@ -106,17 +130,17 @@ class CheckpointSetup:
 
     async def _moment(self) -> Moment:
         async with self.opened() as (session, _):
-            told = fields(await session.conversation())
+            told = fields(await session.conversation(last=1_000))
             found = {
                 name: file for name, file in files_of(self.tree).items() if not name.startswith("agent.db")
             }
-            return Moment(found, msgspec.json.encode(told, order="sorted"))
+            return Moment(found, with_numbers(msgspec.json.encode(told, order="sorted")))
 
     async def _labels_left(self) -> list[str]:
-        async with self.opened() as (_, checkpoints):
-            (kept,) = checkpoints.state.kept_tangents()
-            checkpoints.state.reopen_tangent(kept.name)
-            return [turn.label for turn in checkpoints.turns()]
+        async with self.opened() as (session, checkpoints):
+            (kept,) = await session.tangents()
+            await session.reopen_tangent(kept.name)
+            return [turn.label for turn in await checkpoints.turns()]
 
     async def _perform(self, operation: str) -> None:
         async with self.opened() as (_, checkpoints):
@@ -129,13 +153,14 @@ class CheckpointSetup:
         self._write(a="one", b="one", mine="the user's", secret="not ignored yet")
         async with self.opened() as (session, checkpoints):
             await self._turn(checkpoints, a="two", new="1")
-            if self.operation == "leave":
+            if self.operation in TANGENTS:
                 await checkpoints.enter_tangent()
             await self._turn(checkpoints, a="three", newer="2")
             (self.tree / "b").unlink()
             await self._turn(checkpoints, **{"a": "four", ".gitignore": "secret\n"})
             self._write(secret="ignored since")
-            await session.commit(checkpoints.state)
+            if self.operation == "undo an exit":
+                await checkpoints.leave_tangent("tail")
             if self.operation == "undo":
                 await checkpoints.restore("1")
                 await self._turn(checkpoints, a="another way")
@@ -143,10 +168,10 @@ class CheckpointSetup:
         return self.session
 
     async def _turn(self, checkpoints: CheckpointManager, **files: str) -> None:
-        checkpoints.state.set_next_user_message(f"write {files}")
+        await checkpoints.session.append(Message.user(f"write {files}"))
         self._write(**files)
         await checkpoints.tool_finished("write")
-        checkpoints.state.push_assistant_message(Message.assistant("done"))
+        await checkpoints.session.append(Message.assistant("done"))
         await checkpoints.turn_finished(f"write {files}")
 
     def _write(self, **files: str) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,22 +62,23 @@ class Setup:
     plant: str
     before: int  # appends that warm the worker, or crowd the log
 
-    def begin(self, copy: Path) -> tuple[Worker, Promises, str]:
-        """Start a worker on a fresh copy, ready for the operation."""
+    @contextmanager
+    def begin(self, copy: Path) -> Iterator[tuple[Worker, Promises, str]]:
+        """Run a worker on a fresh copy, ready for the operation."""
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.template, copy)
         sync(copy)
         promises, url = Promises(), f"sqlite:///{copy}/{FILE}"
         where = url if self.operation.in_loop else f"{url}?commit=thread"
-        worker = self.fork_server.worker(where, plant=self.plant)
-        worker.must("warm")
-        if not self.operation.new:
-            promises.hear([{"ack": promises.ask("first", SIZE)}])
-            worker.enter(self.session)
-            for number in range(self.before):
-                append(worker, promises, f"before-{number}")
-            worker.must("read_at_once")
-        return worker, promises, url
+        with self.fork_server.worker(where, plant=self.plant) as worker:
+            worker.must("warm")
+            if not self.operation.new:
+                promises.hear([{"ack": promises.ask("first", SIZE)}])
+                worker.enter(self.session)
+                for number in range(self.before):
+                    append(worker, promises, f"before-{number}")
+                worker.must("read_at_once")
+            yield worker, promises, url
 
     def perform(self, worker: Worker, promises: Promises) -> None:
         """Send the operation; `resting` is the answer to wait for."""
@@ -121,8 +124,7 @@ def prepare(fork_server: ForkServer, folder: Path, operation: Operation = APPEND
 
 def _appends_until_carried(setup: Setup, copy: Path) -> int:
     """Count the appends before the first one that makes SQLite write the log back to the database."""
-    worker, promises, _ = setup.begin(copy)
-    with worker:
+    with setup.begin(copy) as (worker, promises, _):
         unchanged, count = (copy / FILE).stat().st_mtime_ns, setup.before
         while (copy / FILE).stat().st_mtime_ns == unchanged:
             append(worker, promises, f"probe-{count}")

@@ -158,9 +158,11 @@ class Worker:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
-        self.kill()
-        os.close(self._handle)
-        self._channel.close()
+        try:
+            self.kill()
+        finally:
+            os.close(self._handle)
+            self._channel.close()
 
 
 class ForkServer:

@@ -157,10 +157,7 @@ async def _run_async(url: str, folder: Path) -> dict[str, Any]:
         work_tree = folder / "work"
         work_tree.mkdir()
         (work_tree / "a").write_text("a")
-        state = await session.conversation()
-        checkpoints = await CheckpointManager.open(
-            state, work_tree, session=session, home=Home(folder / "home")
-        )
+        checkpoints = await CheckpointManager.open(session, work_tree, home=Home(folder / "home"))
         acknowledged = [await async_append(session, n) for n in range(APPENDS)]
         store: Store = sessions.store
         calls: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {

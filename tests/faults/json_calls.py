@@ -89,7 +89,11 @@ async def said(sessions: Any, words: str, output: str, budget: Any) -> None:
     again = await sessions.open(session.id)
     assert (await again.messages())[-1] == answer
     await again.window(budget)
-    await again.conversation()
+    await again.conversation(last=10)
+    await again.begin_tangent()
+    await again.append(Message.user(words), Message.assistant(words))
+    await again.leave_tangent("tail")
+    await again.undo()
     assert [hit async for hit in sessions.search("keeper")]
     await again.fork(at=asked.id)
 

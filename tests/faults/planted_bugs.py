@@ -109,14 +109,14 @@ def settle_nothing() -> None:
 
 def keep_keys_later() -> None:
     """Write entries in one transaction and their key in the next."""
-    keep = CHANGING._keep_key
+    keep = CHANGING.keep_key
 
     def later(db: apsw.Connection, *details: object) -> None:
         db.execute("COMMIT")
         db.execute("BEGIN IMMEDIATE")
         keep(db, *details)
 
-    CHANGING._keep_key = later
+    CHANGING.keep_key = later
 
 
 def trust_bytes() -> None:

@@ -86,11 +86,7 @@ class Scene:
         self.session: Session = await self.sessions.create(id="s1", user="u1", system="You keep a lamp.")
         self.other: Session = await self.sessions.create(id="s2", user="u1")
         (self.tree / "lamp.txt").write_text("dark\n")
-        state = await self.session.conversation()
-        self.checkpoints = await CheckpointManager.open(
-            state, self.tree, session=self.session, home=self.home
-        )
-        await self.session.commit(state)
+        self.checkpoints = await CheckpointManager.open(self.session, self.tree, home=self.home)
 
     async def append(self, name: str) -> None:
         await self.other.append(Message.user(name), key=name[:100])
@@ -121,10 +117,7 @@ class Scene:
 
     async def again_restore(self, name: str) -> None:
         """Open the checkpoints again, which finishes a restore that was cut off; then restore."""
-        state = await self.session.conversation()
-        self.checkpoints = await CheckpointManager.reopen(
-            state, self.tree, session=self.session, home=self.home
-        )
+        self.checkpoints = await CheckpointManager.reopen(self.session, self.tree, home=self.home)
         await self.restore(name)
 
     async def deliver(self, name: str) -> None:
@@ -200,8 +193,9 @@ async def run(folder: Path, what: str, scarce: str, step: int, hides: bool) -> N
         await after(name)
         await scene.check()
     successes = 0
+    more = f" {LONG_TEXT * 40}" if what == "append" else ""  # a short text fits into what SQLite frees
     for left in range(0, MOST * step, step):
-        name = f"{what} {left} of {scarce}"
+        name = f"{what} {left} of {scarce}{more}"
         gc.collect()
         opened = open_descriptors()
         await before(name)

@@ -20,6 +20,7 @@ import apsw
 
 from tests.faults.damage import PAGE
 from turnstate import Budget, Message, SessionManager, cli
+from turnstate.conversation import FileLineTracker
 from turnstate.errors import TurnstateError
 from turnstate.session import Session
 from turnstate.stores.sqlite import writer
@@ -44,9 +45,15 @@ async def fill(url: str, *, indexed: bool) -> None:
         await _talk(branched, "third", 8)
         summarized = await sessions.create(id=SUMMARIZED, user="anna", system="You are old.", tags=["red"])
         await _talk(summarized, "early", 30)
+        await summarized.record_lines({f"/{number}": FileLineTracker(lines=number) for number in range(9)})
         await summarized.set_system("You are summarized.")
         await _talk(summarized, "middle", 30)
         await summarized.compact(BUDGET)
+        await summarized.record_lines({"/0": None, "/1": FileLineTracker(lines=100)})
+        for aside in ("first aside", "second aside"):
+            await summarized.begin_tangent()
+            await _talk(summarized, aside, 2)
+            await summarized.leave_tangent("tail")
         await _talk(summarized, "late", 3)
         for number in range(40):
             await sessions.create(id=f"short-{number}", user=f"user-{number % 3}")
@@ -95,8 +102,36 @@ async def _window(session: Session) -> Any:
 
 
 async def _conversation(session: Session) -> Any:
+    state = await session.conversation(last=10_000)
+    return [str(one.entry) for one in state.shown.placed]
+
+
+async def _newest(session: Session) -> Any:
+    """Return the part that people look at by default, with what is in force from before it."""
     state = await session.conversation()
-    return [str(entry) for entry in state.head.entries]
+    shown = [str(one.entry) for one in state.shown.placed]
+    return [*shown, state.system, state.latest_summary, state.valid_history_range, state.has_earlier]
+
+
+async def _lines(session: Session) -> Any:
+    return sorted((path, one.lines) for path, one in (await session.lines()).items())
+
+
+async def _tangents(session: Session) -> Any:
+    return [one.opening for one in await session.tangents()]
+
+
+async def _tangent(session: Session) -> Any:
+    """Begin a tangent and leave it with its tail."""
+    await session.begin_tangent()
+    await session.append(Message.user("aside"), Message.assistant("found"))
+    await session.leave_tangent("tail")
+    return await _messages(session)
+
+
+async def _cleared(session: Session) -> Any:
+    await session.clear()
+    return await _window(session)
 
 
 async def _branches(session: Session) -> Any:
@@ -104,7 +139,7 @@ async def _branches(session: Session) -> Any:
 
 
 async def _undone(session: Session) -> Any:
-    """Undo a branch; the only view that writes."""
+    """Undo the newest operation."""
     await session.undo()
     return await _messages(session)
 
@@ -152,9 +187,12 @@ READING: dict[str, View] = {
             "last messages": _last,
             "window": _window,
             "conversation": _conversation,
+            "newest part": _newest,
             "branches": _branches,
         }.items()
     },
+    f"lines of {SUMMARIZED}": _of_session(_lines, SUMMARIZED),
+    f"tangents of {SUMMARIZED}": _of_session(_tangents, SUMMARIZED),
     "list": _of_list(),
     "list of a user": _of_list(user="anna"),
     "list of a tag": _of_list(tag="red"),
@@ -166,7 +204,12 @@ COMMANDS: dict[str, View] = {
     "sessions list": _of_command("sessions", "list", "--json", only="id"),
     "search": _of_command("search", "trunk"),
 }
-WRITING: dict[str, View] = {f"undo in {BRANCHED}": _of_session(_undone, BRANCHED)}
+WRITING: dict[str, View] = {
+    f"undo in {BRANCHED}": _of_session(_undone, BRANCHED),
+    f"tangent in {PLAIN}": _of_session(_tangent, PLAIN),
+    f"undo in {SUMMARIZED}": _of_session(_undone, SUMMARIZED),
+    f"clearing in {PLAIN}": _of_session(_cleared, PLAIN),
+}
 VIEWS = READING | COMMANDS | WRITING
 
 

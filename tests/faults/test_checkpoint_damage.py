@@ -58,24 +58,22 @@ class Setup:
         async with await SessionManager.open(f"sqlite:///{self.run}/agent.db") as sessions:
             (row,) = await sessions.list() or [(await sessions.create(system="s")).info]
             session = await sessions.open(row.id)
-            state = await session.conversation()
-            yield await CheckpointManager.open(state, self.tree, session=session, home=self.home)
+            yield await CheckpointManager.open(session, self.tree, home=self.home)
 
     async def discard(self) -> int:
         async with await SessionManager.open(f"sqlite:///{self.run}/agent.db") as sessions:
             session = await sessions.open((await sessions.list())[0].id)
-            state = await session.conversation()
-            return await CheckpointManager.discard(state, session=session, home=self.home)
+            return await CheckpointManager.discard(session, home=self.home)
 
     async def _prepare(self) -> None:
         self._write({"same": "same\n" * 400, "a": "0", "sub/b": "0", ".gitignore": "*.log\n"})
         async with self.opened() as checkpoints:
             self.moments["0"] = self.files
             for number in (1, 2, 3):
-                checkpoints.state.set_next_user_message(f"turn {number}")
+                await checkpoints.session.append(Message.user(f"turn {number}"))
                 self._write({"a": f"{number} " * 300, "sub/b": f"{number}", f"new{number}": f"{number}"})
                 await checkpoints.tool_finished("write")
-                checkpoints.state.push_assistant_message(Message.assistant("done"))
+                await checkpoints.session.append(Message.assistant("done"))
                 await checkpoints.turn_finished(f"turn {number}")
                 self.moments[f"{number}"] = self.files
             await checkpoints.restore("1")
@@ -188,7 +186,7 @@ class Outcome(Counter[str]):
     async def _restores(self, checkpoints: CheckpointManager) -> bool:
         first = await checkpoints.damaged()
         self.history = self.history and not first
-        on_path = {turn.label: turn.commit for turn in checkpoints.turns()}
+        on_path = {turn.label: turn.commit for turn in await checkpoints.turns()}
         for label in [*on_path, *on_path]:
             if label not in self.setup.moments or len(on_path) < len(self.setup.moments):
                 continue  # nothing was left, and a new history has begun

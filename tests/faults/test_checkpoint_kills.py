@@ -17,7 +17,9 @@ from tests.harness.thoroughness import LONG, report, rng
 from turnstate.checkpoints.transaction import Recovered, RestoreTransaction
 from turnstate.errors import TurnstateError
 
-QUICK = {"restore": 2, "undo": 1, "leave": 1, "open": 1}  # points that the quick version takes at random
+QUICK = 2  # points that the quick version takes at random
+OF_FILES, OF_THE_LOG = ("restore", "undo", "leave"), ("leave without files", "undo an exit")
+UNDOES = {"leave without files": "tangent exit", "undo an exit": "tangent"}  # what undo undoes after it
 LEFT = ["0", "1", "tangent", "2", "3", "4"]  # what is in the tangent, with the files that it leaves behind
 
 pytestmark = [pytest.mark.req("O3"), pytest.mark.usefixtures("traced")]
@@ -34,7 +36,9 @@ class Setups:
         """Return the setup of an operation, reset to the state before it."""
         if operation not in self._setups:
             self._setups[operation] = (
-                cut_off(self) if operation == "open" else CheckpointSetup(self._folder / operation, operation)
+                cut_off(self)
+                if operation == "open"
+                else CheckpointSetup(self._folder / operation.replace(" ", "-"), operation)
             )
         self._setups[operation].begin()
         return self._setups[operation]
@@ -83,11 +87,15 @@ def after_restart(setup: CheckpointSetup, operation: str) -> tuple[str, list[str
     after = setup.moment()
     broken = [] if setup.intent is None else ["the intent is still there"]
     if after == setup.before:
+        if operation in OF_THE_LOG:
+            broken += broken_afterwards(setup)
         return "as before", broken
     if after != setup.target:
         return "mixed", [*broken, *disagreement(setup, after)]
     if operation == "leave" and (labels := setup.labels_left()) != LEFT:
         broken.append(f"the tangent was left with {labels}")
+    if operation in OF_THE_LOG and (undone := setup.undoes()) != UNDOES[operation]:
+        broken.append(f"undo goes back over a {undone}")
     if operation == "restore":
         try:
             if setup.undone() != setup.before:
@@ -95,6 +103,14 @@ def after_restart(setup: CheckpointSetup, operation: str) -> tuple[str, list[str
         except TurnstateError as error:
             broken.append(f"no undo: {error}")
     return "done", broken
+
+
+def broken_afterwards(setup: CheckpointSetup) -> list[str]:
+    """Do the operation after a kill that left everything as before; return what is broken."""
+    try:
+        return [] if setup.done() == setup.target else ["it can no longer be done as before"]
+    except TurnstateError as error:
+        return [f"it can no longer be done: {error}"]
 
 
 def disagreement(setup: CheckpointSetup, after: Moment) -> list[str]:
@@ -106,19 +122,15 @@ def disagreement(setup: CheckpointSetup, after: Moment) -> list[str]:
 
 
 def some(found: list[Point], operation: str) -> list[Point]:
-    return (
-        found
-        if LONG
-        else rng(f"checkpoint kills {operation}").sample(found, min(QUICK[operation], len(found)))
-    )
+    return found if LONG else rng(f"checkpoint kills {operation}").sample(found, min(QUICK, len(found)))
 
 
-@pytest.mark.parametrize("operation", ["restore", "undo", "leave"])
+@pytest.mark.parametrize("operation", [*OF_FILES, *OF_THE_LOG])
 def test_after_a_kill_at_any_system_call_files_and_conversation_agree_at_the_next_start(
     operation: str, setups: Setups, record_property: Callable[[str, object], None]
 ) -> None:
     setup = setups.of(operation)
-    assert setup.before.files != setup.target.files
+    assert (setup.before.files != setup.target.files) == (operation in OF_FILES)
     assert setup.before.conversation != setup.target.conversation
     ends, broken = Counter[str](), list[str]()
     for point in some(setups.points(operation), operation):
@@ -200,6 +212,19 @@ def test_a_planted_bug_is_caught(plant: str, setups: Setups) -> None:
         for what in after_restart(setup, "restore")[1]
     )
     assert "files and conversation disagree" in next(broken)
+
+
+@pytest.mark.parametrize("operation", OF_THE_LOG)
+def test_an_operation_in_two_changes_is_caught(operation: str, setups: Setups) -> None:
+    setup = setups.of(operation)
+    written = [point for point in all_points(setup, "two changes") if point.call == "pwrite64"]
+    broken = (
+        what
+        for point in written
+        if killed_at(point, setup, "two changes")
+        for what in after_restart(setup, operation)[1]
+    )
+    assert next(broken).startswith(("files and conversation disagree", "it can no longer be done"))
 
 
 def test_an_undo_that_is_recorded_twice_is_caught(setups: Setups, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,10 +98,9 @@ def appends(worker: Worker, promises: Promises, *names: str) -> list[Reply]:
 def fail_once(setup: Setup, folder: Path, nth: int, *, restarts: bool) -> tuple[int, list[str]]:
     """Let the Nth sync fail, repeat, perhaps in a new process, and cut the power; return what was broken."""
     copy, log = folder / "run", folder / "calls"
-    worker, promises, url = setup.begin(copy)
-    disk = DiskModel(copy)
     failed, pages = list[Reply](), 0
-    with worker:
+    with setup.begin(copy) as (worker, promises, url):
+        disk = DiskModel(copy)
         fails = f"inject=?fdatasync,?fsync:error=EIO:when={nth}"
         with disk.following(worker, log, "-e", fails):
             for number in range(20):

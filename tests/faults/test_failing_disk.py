@@ -34,8 +34,7 @@ def fail_once(
     setup: Setup, copy: Path, call: str, when: str, error: str, disk: Disk | None
 ) -> tuple[int, list[str]]:
     """Make a call fail, repeat what failed, kill the process; count errors, and return what was broken."""
-    worker, promises, url = setup.begin(copy)
-    with worker:
+    with setup.begin(copy) as (worker, promises, url):
         with failing(worker, call, when, error):
             failed = appends(worker, promises, *(f"during-{number}" for number in range(APPENDS)))
             read = worker.ask("read")
@@ -107,8 +106,8 @@ def test_after_a_failed_sync_and_a_power_cut_nothing_acknowledged_is_lost(
 def test_a_store_whose_disk_fails_can_still_be_closed(
     call: str, fork_server: ForkServer, folder: Path
 ) -> None:
-    worker, promises, url = (setup := prepare(fork_server, folder)).begin(folder / "run")
-    with worker:
+    setup = prepare(fork_server, folder)
+    with setup.begin(folder / "run") as (worker, promises, url):
         with failing(worker, call, "1+"):
             appends(worker, promises, "failed")
             reply = worker.ask("close")

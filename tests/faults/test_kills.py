@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,8 +61,10 @@ def all_points(setup: Setup, folder: Path) -> list[Point]:
 
     Threads that only read change nothing, and which of them gets work differs from run to run.
     """
-    worker, promises, _ = setup.begin(folder / "dry")
-    with worker, watching(worker, folder / "calls") as calls:
+    with (
+        setup.begin(folder / "dry") as (worker, promises, _),
+        watching(worker, folder / "calls") as calls,
+    ):
         setup.perform(worker, promises)
         replies, _ = until_rest(worker)
         assert not any("error" in reply for reply in replies), replies
@@ -72,8 +76,7 @@ def all_points(setup: Setup, folder: Path) -> list[Point]:
 
 def kill_at(point: Point, setup: Setup, copy: Path) -> tuple[bool, list[str]]:
     """Kill a worker at a point of an operation; return whether it was reached, and what was broken."""
-    worker, promises, url = setup.begin(copy)
-    with worker:
+    with setup.begin(copy) as (worker, promises, url):
         with killing(worker, point):
             setup.perform(worker, promises)
             replies, lives = until_rest(worker)
@@ -134,3 +137,13 @@ def test_a_planted_bug_is_caught(plant: str, complaint: str, fork_server: ForkSe
         for point in all_points(setup, folder)
         for what in kill_at(point, setup, folder / "run")[1]
     )
+
+
+def test_a_worker_that_dies_before_its_operation_leaves_nothing_open(
+    fork_server: ForkServer, folder: Path
+) -> None:
+    setup = replace(prepare(fork_server, folder), plant="no such bug")
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(Died), setup.begin(folder / "run"):
+        pass
+    assert {*os.listdir("/proc/self/fd")} <= {*before}

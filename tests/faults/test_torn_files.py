@@ -17,7 +17,7 @@ import pytest
 
 from tests.harness.thoroughness import report, runs
 from turnstate.checkpoints import ShadowRepository
-from turnstate.shadow import snapshot
+from turnstate.shadow import new_snapshot as snapshot
 from turnstate.shadow.values import Snapshot
 
 SIZE, PIECE = 1 << 20, 4096

@@ -40,11 +40,12 @@ from turnstate.entry import (
     Mask,
     Note,
     Restore,
-    Settings,
+    SettingsChange,
     Started,
     Usage,
 )
 from turnstate.home import Home
+from turnstate.log.operations import write
 from turnstate.memory.builtin import BuiltinEngine
 from turnstate.memory.builtin import postgres as memory_postgres
 from turnstate.memory.builtin import sqlite as memory_sqlite
@@ -160,34 +161,27 @@ async def _everything(sessions: SessionManager) -> None:
     await session.fork(at=path[7].id, name="another way")
     await session.append(Message.user("On another branch."), key="branch")
     await session.rewind(path[3].id)
-    state = await session.conversation()
-    state.set_next_user_message("Before the tangent.")
-    state.push_assistant_message(Message.assistant("Yes."))
-    state.append_transcript("a line for people")
-    await session.commit(state)
-    state.enter_tangent_mode()
-    state.set_next_user_message("In the tangent.")
-    state.push_assistant_message(Message.assistant("Aside."))
-    await session.commit(state)
-    state.exit_tangent_mode()
-    await session.commit(state)
+    await session.append(Message.user("Before the tangent."), Message.assistant("Yes."))
+    await session.note("a line for people")
+    await session.begin_tangent()
+    await session.append(Message.user("In the tangent."), Message.assistant("Aside."))
+    await session.leave_tangent()
     waiting = ToolCallRequest(name="run", args={})
     last = Message.assistant("Running.", tool_calls=[waiting])
     await session.append(Message.user("Run it."), last)
-    await session._write(
-        [
-            Bootstrap("The user keeps a lighthouse."),
-            Started((waiting.id,)),
-            Answer.give(waiting.id, "It ran."),
-            Usage(input=900, output=30, cached=500, model="gpt-4o", details={"purpose": "x"}, counted=880),
-            Note("a note", lines=("earlier",)),
-            Settings({"theirs": {"kept": True}}),
-            FileLines("lamp.txt", {"lines": 3}),
-            Mask(ids=(), saved=0, limit=2_500, scale=2_000),
-            Checkpoint(label="0", commit="a" * 40, description="the start", at=5, work_tree="/project"),
-            Restore(label="0", commit="a" * 40, undo="undo-1", conversation=False),
-        ]
-    )
+    entries: list[Entry] = [
+        Bootstrap("The user keeps a lighthouse."),
+        Started((waiting.id,)),
+        Answer.give(waiting.id, "It ran."),
+        Usage(input=900, output=30, cached=500, model="gpt-4o", details={"purpose": "x"}, counted=880),
+        Note("a note", lines=("earlier",)),
+        SettingsChange({"theirs": {"kept": True}}),
+        FileLines("lamp.txt", {"lines": 3}),
+        Mask(ids=(), saved=0, limit=2_500, scale=2_000),
+        Checkpoint(label="0", commit="a" * 40, description="the start", at=5, work_tree="/project"),
+        Restore(label="0", commit="a" * 40, undo="undo-1", conversation=False),
+    ]
+    await session.operate(write(*entries))
     await session.state.set("app", "place", "Skagen")
 
 

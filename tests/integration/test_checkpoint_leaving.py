@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from tests.integration.checkpoint_talk import Desk, Talk, played
-from turnstate import Message, SessionManager
-from turnstate.errors import Busy, CheckpointError, Conflict, SessionError
-from turnstate.session import Session
+from turnstate import Message
+from turnstate.errors import Busy, CheckpointError, Conflict, InputError
 
 pytestmark = pytest.mark.req("J4", "O3")
 
@@ -34,12 +33,6 @@ async def aside(desk: Desk) -> AsyncIterator[Talk]:
         await talk.turn("aside")
         desk.write(a=ASIDE["a"])
         yield talk
-
-
-@asynccontextmanager
-async def somebody_else(desk: Desk) -> AsyncIterator[Session]:
-    async with await SessionManager.open(desk.url) as sessions:
-        yield await sessions.open(desk.id)
 
 
 class Writes:
@@ -69,7 +62,7 @@ async def killed() -> None:
 
 def told(desk: Desk) -> Callable[[], Awaitable[None]]:
     async def tell() -> None:
-        async with somebody_else(desk) as session:
+        async with desk.somebody_else() as session:
             await session.append(Message.user("meanwhile"))
 
     return tell
@@ -77,10 +70,8 @@ def told(desk: Desk) -> Callable[[], Awaitable[None]]:
 
 def left(desk: Desk) -> Callable[[], Awaitable[None]]:
     async def leave() -> None:
-        async with somebody_else(desk) as session:
-            state = await session.conversation()
-            state.exit_tangent_mode()
-            await session.commit(state)
+        async with desk.somebody_else() as session:
+            await session.leave_tangent()
 
     return leave
 
@@ -94,10 +85,10 @@ async def test_leaving_is_one_write_behind_the_checkpoint_of_what_is_left(
         writes, tangents = Writes(talk, monkeypatch), list[bool]()
 
         async def look() -> None:
-            async with somebody_else(desk) as session:
-                seen = await session.conversation()
-                tangents.append(seen.is_in_tangent_mode())
-                assert seen.head.checkpoints[-1][1].description == "when the tangent was left"
+            async with desk.somebody_else() as session:
+                tangents.append((await session.conversation()).is_in_tangent_mode())
+                *_, kept = await session.entries(kinds=["checkpoint"])
+                assert kept.entry.description == "when the tangent was left"
 
         writes.at(LEAVE, look)
         await talk.checkpoints.leave_tangent(bring)
@@ -118,14 +109,14 @@ async def test_a_leave_that_is_refused_leaves_files_and_conversation_in_the_tang
             await talk.checkpoints.leave_tangent(bring)
         assert refused.value.__notes__ == ["the files were put back"]
         assert desk.files == ASIDE
-        assert talk.state.is_in_tangent_mode()
+        assert await talk.is_aside()
         if nth == LEAVE:
             await talk.check()
     async with desk.started() as talk:
         assert talk.checkpoints.recovered is None
-        assert talk.state.is_in_tangent_mode()
-        assert talk.state.messages[-1].text == "meanwhile"
-        assert [message.text for message in talk.state.head.parent.messages] == MAIN_SAID  # type: ignore[union-attr]
+        assert await talk.is_aside()
+        assert (await talk.session.messages(last=1))[0].text == "meanwhile"
+        assert [message.text for message in await talk.session.messages(branch=1)] == MAIN_SAID
         await talk.checkpoints.leave_tangent(bring)
         assert desk.files == MAIN
         await talk.check()
@@ -135,7 +126,7 @@ async def test_a_leave_that_is_refused_leaves_files_and_conversation_in_the_tang
 async def test_a_leave_that_is_refused_for_now_is_not_written_later(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with aside(desk) as talk, somebody_else(desk) as other:
+    async with aside(desk) as talk, desk.somebody_else() as other:
 
         async def take_the_lease() -> None:
             await other.acquire()
@@ -145,11 +136,10 @@ async def test_a_leave_that_is_refused_for_now_is_not_written_later(
             await talk.checkpoints.leave_tangent("tail")
         await other.release()
         assert desk.files == ASIDE
-        talk.state.append_transcript("a notice")
-        await talk.session.commit(talk.state)
+        await talk.session.note("a notice")
         await talk.check()
-        assert talk.state.is_in_tangent_mode()
-        assert [message.text for message in talk.state.head.parent.messages] == MAIN_SAID  # type: ignore[union-attr]
+        assert await talk.is_aside()
+        assert [message.text for message in await talk.session.messages(branch=1)] == MAIN_SAID
 
 
 @played
@@ -162,7 +152,7 @@ async def test_where_somebody_else_left_the_tangent_the_files_go_with_them(
             await talk.checkpoints.leave_tangent("tail")
         assert "another process has completed it" in refused.value.__notes__[0]
         assert desk.files == MAIN
-        assert not talk.state.is_in_tangent_mode()
+        assert not await talk.is_aside()
         await talk.check()
     async with desk.started() as talk:
         assert talk.checkpoints.recovered is None
@@ -182,12 +172,13 @@ async def test_killed_at_any_write_a_leave_is_finished_with_the_checkpoint_of_wh
         assert talk.checkpoints.recovered is not None
         assert talk.checkpoints.recovered.finished
         assert desk.files == MAIN
-        assert not talk.state.is_in_tangent_mode()
-        assert [entry.user.prompt for entry in talk.state.history if entry.user.prompt] == ["main", "aside"]
+        assert not await talk.is_aside()
+        prompts = [entry.user.prompt for entry in (await talk.state()).history]
+        assert [prompt for prompt in prompts if prompt] == ["main", "aside"]
         await talk.check()
-        (kept,) = talk.state.kept_tangents()
-        talk.state.reopen_tangent(kept.name)
-        assert talk.labels == ["0", "1", "tangent", "2"]
+        (kept,) = await talk.session.tangents()
+        await talk.session.reopen_tangent(kept.name)
+        assert await talk.labels() == ["0", "1", "tangent", "2"]
         await talk.checkpoints.restore("2", conversation=False)
         assert desk.files == ASIDE
 
@@ -205,7 +196,7 @@ async def test_killed_and_overtaken_a_leave_is_taken_back(
     async with desk.started() as talk:
         assert talk.checkpoints.recovered is not None
         assert not talk.checkpoints.recovered.finished
-        assert talk.state.is_in_tangent_mode()
+        assert await talk.is_aside()
         assert desk.files == ASIDE
 
 
@@ -236,7 +227,7 @@ async def test_a_tangent_is_left_once(desk: Desk) -> None:
         leave = talk.checkpoints.leave_tangent
         ends = await asyncio.gather(leave(), leave(), return_exceptions=True)
         assert [type(one) for one in ends].count(CheckpointError) == 1
-        assert talk.state.is_in_tangent_mode()
+        assert await talk.is_aside()
         assert desk.files == ASIDE
         await talk.check()
 
@@ -249,18 +240,53 @@ async def test_a_tangent_that_cannot_be_entered_is_not_entered(
     def full(*_: object) -> None:
         raise CheckpointError("no space is left")
 
-    async with desk.started() as talk:
+    async with desk.started() as talk, desk.somebody_else() as other:
         await talk.turn("main", {"a": "main\n"})
-        seen = talk.seen
+        seen = await talk.seen()
         if what == "the disk":
             monkeypatch.setattr(talk.checkpoints.repository, "snapshot", full)
         else:
-            Writes(talk, monkeypatch).at(1, told(desk))
-        with pytest.raises((CheckpointError, SessionError)):
+            await other.acquire()
+        with pytest.raises((CheckpointError, Busy)):
             await talk.checkpoints.enter_tangent()
-        assert talk.seen == seen
-        assert not talk.state.is_in_tangent_mode()
-        assert talk.state.kept_tangents() == []
+        assert await talk.seen() == seen
+        assert not await talk.is_aside()
+        assert await talk.session.tangents() == []
     async with desk.started() as talk:
-        assert not talk.state.is_in_tangent_mode()
-        assert talk.labels == ["0", "1"]
+        assert not await talk.is_aside()
+        assert await talk.labels() == ["0", "1"]
+
+
+@played
+async def test_a_tangent_that_is_entered_while_somebody_writes_begins_after_their_words(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk.started() as talk:
+        await talk.turn("main", {"a": MAIN["a"]})
+        Writes(talk, monkeypatch).at(1, told(desk))
+        await talk.checkpoints.enter_tangent()
+        assert await talk.is_aside()
+        assert (await talk.session.messages(last=1))[0].text == "meanwhile"
+        desk.write(a=ASIDE["a"])
+        await talk.checkpoints.leave_tangent()
+        assert desk.files == MAIN
+        await talk.check()
+
+
+@pytest.mark.parametrize(
+    ("bring", "summary"),
+    [("everything", None), (None, None), ("tail", "words"), ("nothing", "words"), ("summary", 5)],
+)
+@played
+async def test_what_cannot_be_brought_back_is_refused_before_any_file_is_touched(
+    desk: Desk, bring: Any, summary: Any
+) -> None:
+    async with aside(desk) as talk:
+        seen = await talk.seen()
+        with pytest.raises(InputError):
+            await talk.checkpoints.leave_tangent(bring, summary=summary)
+        assert (await talk.seen(), desk.files) == (seen, ASIDE)
+    async with desk.started() as talk:
+        assert talk.checkpoints.recovered is None
+        await talk.checkpoints.leave_tangent("summary", summary="words")
+        assert desk.files == MAIN

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.integration.checkpoint_talk import Desk, Talk, played
-from turnstate import Message, SessionManager
-from turnstate.checkpoints.transaction import newest_restore
+from turnstate import Message
+from turnstate.checkpoints.questions import newest_restore
 
 
 def agent_writes(talk: Talk, text: str) -> None:
@@ -21,12 +21,12 @@ def agent_writes(talk: Talk, text: str) -> None:
 
 
 async def agent_turn(talk: Talk, text: str) -> None:
-    talk.state.set_next_user_message(f"write {text}")
-    call = talk.call()
+    await talk.say(f"write {text}")
+    call = await talk.call()
     agent_writes(talk, text)
-    talk.answer(call)
+    await talk.answer(call)
     await talk.checkpoints.tool_finished("write", call=call.id)
-    talk.state.push_assistant_message(Message.assistant("done"))
+    await talk.reply()
     await talk.checkpoints.turn_finished(text)
 
 
@@ -48,15 +48,15 @@ async def test_going_back_makes_no_lines_the_users(desk: Desk, what: str, anew: 
         if what == "undone":
             await talk.checkpoints.undo_restore()
         if not anew:
-            check_lines(talk)
+            await check_lines(talk)
     if anew:
         async with desk.started() as talk:
-            check_lines(talk)
+            await check_lines(talk)
 
 
-def check_lines(talk: Talk) -> None:
+async def check_lines(talk: Talk) -> None:
     assert talk.checkpoints.lines.before_write("a", creates=False) is None
-    (known,) = talk.state.file_line_tracker.values()
+    (known,) = (await talk.state()).file_line_tracker.values()
     assert known.lines_by_user == 0
     assert [change.by for change in known.history if change.by == "user"] == []
 
@@ -89,22 +89,23 @@ async def test_an_undo_is_done_though_somebody_goes_on_before_the_lines_are_note
         desk.write(a="the user's\n")
         await talk.checkpoints.restore("1", files=False)
         agent_writes(talk, "another way\n")
-        await talk.session.commit(talk.state)
+        await talk.checkpoints.tracked.record()
         store, written = talk.session._writer.store, list[object]()
         really = store.commit
 
         async def commit(change: Any) -> Any:
-            if written:
-                async with await SessionManager.open(desk.url) as sessions:
-                    await (await sessions.open(desk.id)).append(Message.user("meanwhile"))
+            if len(written) == 1:
+                async with desk.somebody_else() as session:
+                    await session.append(Message.user("meanwhile"))
             written.append(change)
             return await really(change)
 
         monkeypatch.setattr(store, "commit", commit)
         await talk.checkpoints.undo_restore()
-        assert len(written) == 2
+        assert len(written) == 3  # the undo, and the lines again behind the other's words
+        assert talk.checkpoints.lines.unrecorded == {}
     async with desk.started() as talk:
         assert talk.checkpoints.recovered is None
-        assert talk.state.messages[-1].text == "meanwhile"
-        assert talk.labels == ["0", "1", "2"]
-        assert newest_restore(talk.state) is None
+        assert (await talk.session.messages(last=1))[0].text == "meanwhile"
+        assert await talk.labels() == ["0", "1", "2"]
+        assert await talk.session.ask(newest_restore()) is None

@@ -374,10 +374,10 @@ async def test_the_log_finds_its_checkpoints_after_a_purge(desk: Desk) -> None:
         assert (await talk.checkpoints.purge()).paths == (b"secret",)
         assert leaked(talk.checkpoints.repository.folder) == []
     async with desk.started() as talk:
-        assert talk.labels == ["0", "1"]
+        assert await talk.labels() == ["0", "1"]
         await talk.checkpoints.undo_restore()
         assert desk.files["a"] == "2\n"
-        assert talk.labels == ["0", "1", "2"]
+        assert await talk.labels() == ["0", "1", "2"]
         await talk.checkpoints.restore("0")
         assert (desk.files["a"], desk.files["secret"]) == ("one\n", SECRET.decode())
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.integration.checkpoint_talk import Desk, Talk, played
-from turnstate import Message
 from turnstate.context.cut import Strategy
 from turnstate.errors import CheckpointError, UnknownCheckpoint
 
@@ -19,18 +18,17 @@ from turnstate.errors import CheckpointError, UnknownCheckpoint
 async def test_a_turn_comes_back_with_files_history_and_numbers(desk: Desk, hard: bool, anew: bool) -> None:
     async with desk.started() as talk:
         await talk.turn("one", {"a": "two\n"}, {"b": "1"})
-        talk.state.append_transcript("a notice")
-        await talk.session.commit(talk.state)
-        files, seen, numbers = desk.files, talk.seen, talk.checkpoints.numbers
+        await talk.session.note("a notice")
+        files, seen, numbers = desk.files, await talk.seen(), await talk.checkpoints.numbers()
         await talk.turn("two", {"a": None}, {"new": "1"})
         await talk.turn("three", {"b": "2"})
         if not anew:
             await check_back(talk, "1", files, seen, hard=hard)
-            assert talk.checkpoints.numbers == numbers
+            assert await talk.checkpoints.numbers() == numbers
     if anew:
         async with desk.started() as talk:
             await check_back(talk, "1", files, seen, hard=hard)
-            assert talk.checkpoints.numbers == numbers
+            assert await talk.checkpoints.numbers() == numbers
             assert await talk.turn("on", {"x": "1"}) == "2"
             await talk.check()
 
@@ -45,7 +43,7 @@ async def check_back(
     soft = {} if hard else {"new": "1"}
     assert talk.desk.files == files | soft
     expected = seen | {"transcript": [line for line in seen["transcript"] if line != "a notice"]}
-    assert talk.seen == expected
+    assert await talk.seen() == expected
     await talk.check()
 
 
@@ -55,11 +53,11 @@ async def check_back(
 async def test_a_tool_comes_back_with_its_result(desk: Desk, anew: bool) -> None:
     async with desk.started() as talk:
         await talk.turn("first", {"a": "two\n"})
-        talk.state.set_next_user_message("go")
+        await talk.say("go")
         assert await talk.tool(b="1") == "2.1"
-        seen, files = talk.seen, desk.files
+        seen, files = await talk.seen(), desk.files
         assert await talk.tool(b="2") == "2.2"
-        talk.state.push_assistant_message(Message.assistant("done"))
+        await talk.reply()
         await talk.checkpoints.turn_finished("go")
         if not anew:
             await check_back(talk, "2.1", files, seen)
@@ -75,32 +73,30 @@ async def test_a_tool_comes_back_with_its_result(desk: Desk, anew: bool) -> None
 @played
 async def test_a_tool_that_ran_is_not_reported_as_cancelled(desk: Desk, anew: bool) -> None:
     async with desk.started() as talk:
-        talk.state.set_next_user_message("go")
-        third = talk.call("read", "write", "write")
-        first, second = talk.state.head.open_calls[:2]
+        await talk.say("go")
+        first, second, third = await talk.calls("read", "write", "write")
         assert await talk.checkpoints.tool_finished("read", call=first.id) is None
         desk.write(a="two\n")
         await talk.checkpoints.tool_finished("write", call=second.id)
-        seen, files = talk.seen, desk.files
+        seen, files = await talk.seen(), desk.files
         desk.write(a="three\n")
         await talk.checkpoints.tool_finished("write", call=third.id)
-        for call in (first, second, third):
-            talk.answer(call)
-        talk.state.push_assistant_message(Message.assistant("done"))
+        await talk.answer(first, second, third)
+        await talk.reply()
         await talk.checkpoints.turn_finished("go")
         if not anew:
-            check_answers(talk, await talk.checkpoints.restore("1.1"), seen, files)
+            await check_answers(talk, await talk.checkpoints.restore("1.1"), seen, files)
             await talk.check()
     if anew:
         async with desk.started() as talk:
-            check_answers(talk, await talk.checkpoints.restore("1.1"), seen, files)
+            await check_answers(talk, await talk.checkpoints.restore("1.1"), seen, files)
             await talk.check()
 
 
-def check_answers(talk: Talk, went: object, seen: dict[str, Any], files: dict[str, str]) -> None:
+async def check_answers(talk: Talk, went: object, seen: dict[str, Any], files: dict[str, str]) -> None:
     assert went is not None
     assert talk.desk.files == files
-    told = talk.seen
+    told = await talk.seen()
     answers = [one for message in told.pop("next_message") for one in message["tool_results"]]
     assert [(one["result"][:10], one.get("is_error", False)) for one in answers] == [
         ("[The tool ", False),
@@ -115,12 +111,12 @@ def check_answers(talk: Talk, went: object, seen: dict[str, Any], files: dict[st
 @played
 async def test_a_call_that_is_not_named_is_known_by_its_tool(desk: Desk) -> None:
     async with desk.started() as talk:
-        talk.state.set_next_user_message("go")
-        talk.call("write")
+        await talk.say("go")
+        await talk.call("write")
         desk.write(a="two\n")
         await talk.checkpoints.tool_finished("write")
         await talk.checkpoints.restore("1.1")
-        (result,) = talk.state.messages[-1].tool_results
+        (result,) = (await talk.session.messages(last=1))[0].tool_results
         assert not result.is_error
         await talk.check()
 
@@ -132,12 +128,10 @@ async def test_a_compaction_is_gone_before_it_and_there_after_it(desk: Desk, ane
     async with desk.started() as talk:
         for number in range(4):
             await talk.turn(f"turn {number}", {"a": f"{number}\n"})
-        before, before_files = talk.seen, desk.files
-        plan = talk.state.plan_compaction(Strategy(keep=1))
-        assert plan is not None
-        talk.state.compact(plan, "a summary of the first turns")
+        before, before_files = await talk.seen(), desk.files
+        await talk.session.compact(strategy=Strategy(keep=1))
         await talk.turn("after the compaction", {"a": "5\n"})
-        after, after_files = talk.seen, desk.files
+        after, after_files = await talk.seen(), desk.files
         assert after["latest_summary"]
         assert after["valid_history_range"] != before["valid_history_range"]
         await talk.turn("more", {"a": "6\n"})
@@ -159,21 +153,21 @@ async def test_a_compaction_is_gone_before_it_and_there_after_it(desk: Desk, ane
 async def test_a_moment_of_the_main_conversation_comes_back_in_a_tangent(desk: Desk, anew: bool) -> None:
     async with desk.started() as talk:
         await talk.turn("one", {"a": "1\n"})
-        seen, files = talk.seen, desk.files
+        seen, files = await talk.seen(), desk.files
         await talk.turn("two", {"a": "2\n"})
         await talk.checkpoints.enter_tangent()
         await talk.turn("aside", {"a": "3\n"})
-        aside, aside_files = talk.seen, desk.files
+        aside, aside_files = await talk.seen(), desk.files
         if not anew:
             await check_back(talk, "1", files, seen)
     async with desk.started() as talk:
         if anew:
             await check_back(talk, "1", files, seen)
-        assert not talk.state.is_in_tangent_mode()
-        assert talk.state.kept_tangents() == []
+        assert not await talk.is_aside()
+        assert await talk.session.tangents() == []
         await talk.checkpoints.undo_restore()
-        assert talk.state.is_in_tangent_mode()
-        assert (talk.seen, desk.files) == (aside, aside_files)
+        assert await talk.is_aside()
+        assert (await talk.seen(), desk.files) == (aside, aside_files)
         await talk.check()
 
 
@@ -183,28 +177,28 @@ async def test_a_moment_of_the_main_conversation_comes_back_in_a_tangent(desk: D
 async def test_a_moment_of_a_tangent_comes_back_in_it(desk: Desk, anew: bool) -> None:
     async with desk.started() as talk:
         await talk.turn("one", {"a": "1\n"})
-        main, main_files = talk.seen, desk.files
+        main, main_files = await talk.seen(), desk.files
         await talk.checkpoints.enter_tangent()
         await talk.turn("aside", {"a": "2\n"})
-        seen, files = talk.seen, desk.files
+        seen, files = await talk.seen(), desk.files
         await talk.turn("further", {"a": "3\n"})
         if not anew:
-            await check_back(talk, "2", files, seen | {"tangent_state": talk.seen["tangent_state"]})
+            await check_back(talk, "2", files, seen | {"tangent_state": (await talk.seen())["tangent_state"]})
     async with desk.started() as talk:
         if anew:
             await check_back(talk, "2", files, seen)
-        assert talk.state.is_in_tangent_mode()
-        assert talk.state.kept_tangents() == []
+        assert await talk.is_aside()
+        assert await talk.session.tangents() == []
         await talk.checkpoints.restore("1")  # from the restored tangent to the main conversation
-        assert not talk.state.is_in_tangent_mode()
-        assert (talk.seen, desk.files) == (main, main_files)
+        assert not await talk.is_aside()
+        assert (await talk.seen(), desk.files) == (main, main_files)
         await talk.check()
         await talk.checkpoints.undo_restore()
         await talk.checkpoints.leave_tangent()
-        assert (talk.seen, desk.files) == (main, main_files)
-        kept = talk.state.kept_tangents()
-        assert [(one.opening, one.exchanges) for one in kept] == [("aside", 2)]
-        assert (await talk.session.conversation()).kept_tangents() == kept
+        assert (await talk.seen(), desk.files) == (main, main_files)
+        kept = await talk.session.tangents()
+        assert [one.opening for one in kept] == ["aside"]
+        assert (await talk.state()).kept_tangents() == kept
 
 
 @pytest.mark.req("O3", "O4")
@@ -213,10 +207,10 @@ async def test_the_beginning_of_a_tangent_has_a_label(desk: Desk) -> None:
     async with desk.started() as talk:
         await talk.checkpoints.enter_tangent()
         await talk.turn("aside", {"a": "2\n"})
-        assert talk.labels == ["0", "tangent", "1"]
+        assert await talk.labels() == ["0", "tangent", "1"]
         await talk.checkpoints.restore("tangent")
-        assert talk.state.is_in_tangent_mode()
-        assert talk.state.history == []
+        assert await talk.is_aside()
+        assert (await talk.state()).history == []
         assert desk.files["a"] == "one\n"
         await talk.check()
 
@@ -227,16 +221,16 @@ async def test_the_beginning_of_a_tangent_has_a_label(desk: Desk) -> None:
 async def test_files_or_the_conversation_can_be_restored_alone(desk: Desk, what: str) -> None:
     async with desk.started() as talk:
         await talk.turn("one", {"a": "1\n"})
-        early, early_files = talk.seen, desk.files
+        early, early_files = await talk.seen(), desk.files
         await talk.turn("two", {"a": "2\n"})
-        late, late_files = talk.seen, desk.files
+        late, late_files = await talk.seen(), desk.files
         await talk.checkpoints.restore("1", files=what == "files", conversation=what == "conversation")
         assert desk.files == (early_files if what == "files" else late_files)
-        assert talk.seen == (early if what == "conversation" else late)
+        assert await talk.seen() == (early if what == "conversation" else late)
         await talk.check()
     async with desk.started() as talk:
         await talk.checkpoints.undo_restore()
-        assert (talk.seen, desk.files) == (late, late_files)
+        assert (await talk.seen(), desk.files) == (late, late_files)
         await talk.check()
         with pytest.raises(UnknownCheckpoint, match="no restore on this path"):
             await talk.checkpoints.undo_restore()
@@ -258,20 +252,19 @@ async def test_restoring_nothing_is_refused(desk: Desk) -> None:
 async def test_files_that_a_tangent_changed_are_put_back_on_the_way_out(desk: Desk, bring: Any) -> None:
     async with desk.started() as talk:
         await talk.turn("one", {"a": "1\n"})
-        files, main = desk.files, talk.seen
+        files, main = desk.files, await talk.seen()
         name = await talk.checkpoints.enter_tangent()
         await talk.turn("aside", {"a": "2\n", "new": "x"})
         desk.write(a="3\n", users="x")
         left = desk.files
         await talk.checkpoints.leave_tangent(bring)
         assert desk.files == files | {"users": "x"}
-        assert not talk.state.is_in_tangent_mode()
-        assert (talk.seen == main) == (bring == "nothing")
+        assert not await talk.is_aside()
+        assert (await talk.seen() == main) == (bring == "nothing")
         await talk.check()
-        talk.state.reopen_tangent(name)
-        await talk.session.commit(talk.state)
+        await talk.session.reopen_tangent(name)
     async with desk.started() as talk:
-        assert talk.labels == ["0", "1", "tangent", "2", "3"]
+        assert await talk.labels() == ["0", "1", "tangent", "2", "3"]
         await talk.checkpoints.restore("3", conversation=False)
         assert desk.files == left
 

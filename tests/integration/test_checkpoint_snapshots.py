@@ -13,7 +13,7 @@ from tests.integration.checkpoint_scene import Scene, scene, state, write
 from turnstate.checkpoints import Changes, SnapshotLimits
 from turnstate.errors import CheckpointError, GitMissing, NewerFormat, UnknownCheckpoint, WorkTreeRefused
 from turnstate.shadow import folder, packs
-from turnstate.shadow import snapshot as capture
+from turnstate.shadow import new_snapshot as capture
 
 
 @pytest.fixture

@@ -22,12 +22,13 @@ from turnstate.home import Home
 from turnstate.memory import User, open_engine
 from turnstate.memory.builtin import BuiltinEngine
 from turnstate.memory.engines import NoEngine
-from turnstate.shadow import restore, snapshot
+from turnstate.shadow import new_snapshot as snapshot
+from turnstate.shadow import restore
 from turnstate.shadow.contents import Modes, store_pack, update_references
 from turnstate.shadow.git import BLOB, COMMIT, FILE, FOLDER, TREE, Git, Leaf, Pack, commit, object_id, tree
+from turnstate.shadow.new_snapshot import KnownFile, StatCache
 from turnstate.shadow.plan import Put, Remove, RestorePlan
 from turnstate.shadow.restore import Journal
-from turnstate.shadow.snapshot import KnownFile, StatCache
 from turnstate.shadow.values import FileEntry, RestoredFiles
 from turnstate.shadow.work_tree import file_stat
 from turnstate.snapshots import Snapshots
@@ -548,11 +549,10 @@ async def test_nothing_that_was_said_is_lost_where_the_store_lies_in_the_work_tr
     links = [one for one in desk.tree.iterdir() if one.is_symlink()]
     async with desk.started() as talk:
         assert await talk.turn("write b", {"b": "1"}) == "1"
-        kept = {name for one in talk.checkpoints.turns() for name in _held(talk, one.commit)}
+        kept = {name for one in await talk.checkpoints.turns() for name in _held(talk, one.commit)}
         assert kept == {"a", "mine", "b"}
         for number in range(10):
             await talk.session.append(Message.user(f"acknowledged {number}"))
-        talk.state.adopt(await talk.session.conversation())
         assert await talk.checkpoints.tool_finished("look") is None
         desk.write(b="2")
         for go in (
@@ -595,7 +595,7 @@ async def test_places_that_a_session_names_are_neither_kept_nor_touched(desk: De
         assert await talk.turn("write b", {"b": "1"}) == "1"
         write(desk.tree, "engine/index", "late")
         await talk.checkpoints.restore("0", hard=True)
-        assert set(_held(talk, talk.checkpoints.turns()[0].commit)) == {"a", "mine"}
+        assert set(_held(talk, (await talk.checkpoints.turns())[0].commit)) == {"a", "mine"}
     assert (desk.tree / "engine" / "index").read_text() == "late"
     assert (desk.tree / "told" / "s" / "1.json").read_text() == "early"
 

@@ -24,25 +24,25 @@ async def test_undoing_restores_byte_for_byte_one_after_the_other(desk: Desk, an
         for number in range(3):
             await talk.turn(f"turn {number}", {"a": f"{number}\n", f"new{number}": "x"})
         desk.write(mine="edited since the last checkpoint", late="made by the user")
-        moments.append((talk.seen, desk.files))
+        moments.append((await talk.seen(), desk.files))
         await talk.checkpoints.restore("2", hard=hard)
         desk.write(mine="edited again")
-        moments.append((talk.seen, desk.files))
+        moments.append((await talk.seen(), desk.files))
         await talk.checkpoints.restore("1.1", hard=hard)
         if not anew:
             for _ in range(2):
                 await talk.checkpoints.undo_restore()
-                assert (talk.seen, desk.files) == moments.pop()
+                assert (await talk.seen(), desk.files) == moments.pop()
                 await talk.check()
     while moments:
         async with desk.started() as talk:
             await talk.checkpoints.undo_restore()
-            assert (talk.seen, desk.files) == moments.pop()
+            assert (await talk.seen(), desk.files) == moments.pop()
             await talk.check()
     async with desk.started() as talk:
         with pytest.raises(UnknownCheckpoint, match="no restore on this path"):
             await talk.checkpoints.undo_restore()
-        assert talk.labels == ["0", "1", "2", "3"]
+        assert await talk.labels() == ["0", "1", "2", "3"]
 
 
 @pytest.mark.req("O3")
@@ -67,21 +67,18 @@ async def test_a_restore_is_undone_whatever_came_since(desk: Desk, since: str) -
     async with desk.started() as talk:
         await talk.turn("one", {"a": "1\n"})
         await talk.turn("two", {"a": "2\n"})
-        seen, files = talk.seen, desk.files
+        seen, files = await talk.seen(), desk.files
         await talk.checkpoints.restore("1")
         await talk.turn("other", {"a": "other\n"})
         if since == "a compaction":
-            plan = talk.state.plan_compaction(Strategy(keep=1))
-            assert plan is not None
-            talk.state.compact(plan)
+            await talk.session.compact(strategy=Strategy(keep=1))
         if since == "a clearing":
-            talk.state.clear()
+            await talk.session.clear()
         if since == "a tangent":
             await talk.checkpoints.enter_tangent()
             await talk.turn("aside")
-        await talk.session.commit(talk.state)
         await talk.checkpoints.undo_restore()
-        assert (talk.seen, desk.files) == (seen, files)
+        assert (await talk.seen(), desk.files) == (seen, files)
         await talk.check()
 
 
@@ -120,7 +117,7 @@ async def test_soft_keeps_newer_files_and_hard_removes_those_that_a_checkpoint_h
 async def test_a_restore_that_fails_changes_neither(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     async with desk.started() as talk:
         await talk.turn("one", {"a": "1\n"})
-        seen, files = talk.seen, desk.files
+        seen, files = await talk.seen(), desk.files
 
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
@@ -129,11 +126,11 @@ async def test_a_restore_that_fails_changes_neither(desk: Desk, monkeypatch: pyt
             patch.setattr(restore._RestoreRun, "_write", full)
             with pytest.raises(RestoreFailed):
                 await talk.checkpoints.restore("0")
-        assert (talk.seen, desk.files) == (seen, files)
+        assert (await talk.seen(), desk.files) == (seen, files)
         await talk.check()
     async with desk.started() as talk:
         assert talk.checkpoints.recovered is None
-        assert (talk.seen, desk.files) == (seen, files)
+        assert (await talk.seen(), desk.files) == (seen, files)
         await talk.checkpoints.restore("0")
         assert desk.files["a"] == "one\n"
 
@@ -145,7 +142,7 @@ async def test_where_the_log_refuses_the_files_are_put_back(
 ) -> None:
     async with desk.started() as talk:
         await talk.turn("one", {"a": "1\n"})
-        seen, files = talk.seen, desk.files
+        files = desk.files
         really = talk.checkpoints.repository.restore
 
         def meanwhile(*arguments: Any, **options: Any) -> Any:
@@ -159,9 +156,11 @@ async def test_where_the_log_refuses_the_files_are_put_back(
 
         overtaken, loop = list[bool](), asyncio.get_running_loop()
         monkeypatch.setattr(talk.checkpoints.repository, "restore", meanwhile)
-        with pytest.raises(Conflict):
+        with pytest.raises(Conflict) as refused:
             await talk.checkpoints.restore("0")
-        assert (talk.seen, desk.files) == (seen, files)
+        assert refused.value.__notes__ == ["the files were put back"]
+        assert (await talk.labels(), desk.files) == (["0", "1"], files)
+        await talk.check()
     async with desk.started() as talk:
         assert talk.checkpoints.recovered is None
-        assert talk.state.messages[-1].text == "somebody else"
+        assert (await talk.session.messages(last=1))[0].text == "somebody else"

@@ -12,7 +12,7 @@ from tests.harness.postgres_server import fresh_url
 from tests.harness.valkey_server import fresh_cluster, fresh_server
 from turnstate import Budget, Message, SessionManager
 from turnstate.context.cut import Strategy
-from turnstate.conversation import ConversationState, fields
+from turnstate.conversation import fields
 from turnstate.errors import Conflict
 from turnstate.log.records import recount
 from turnstate.session import LogEntry, Session
@@ -29,50 +29,44 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
         yield fresh_server() if request.param == "redis" else fresh_cluster()
 
 
-def said(state: ConversationState, *questions: str) -> None:
+async def said(session: Session, *questions: str) -> None:
     for question in questions:
-        state.set_next_user_message(question)
-        state.push_assistant_message(Message.assistant(f"answer to {question}"))
+        await session.append(Message.user(question), Message.assistant(f"answer to {question}"))
 
 
 async def shown(session: Session) -> bytes:
     return msgspec.json.encode((await session.window(BUDGET)).messages)
 
 
-def plain(state: ConversationState) -> bytes:
-    return msgspec.json.encode(fields(state))
+async def plain(session: Session) -> bytes:
+    return msgspec.json.encode(fields(await session.conversation(last=100)))
 
 
 async def lived(url: str) -> None:
     async with await SessionManager.open(url) as here, await SessionManager.open(url) as there:
         session = await here.create(system="You keep a lighthouse.")
-        state = await session.conversation()
-        said(state, *(f"night {night}: " + "how is the lamp? " * 20 for night in range(40)))
-        await session.commit(state)
-        before, main = await shown(session), plain(await session.conversation())
+        await said(session, *(f"night {night}: " + "how is the lamp? " * 20 for night in range(40)))
+        before, main = await shown(session), await plain(session)
 
         await session.compact(BUDGET, strategy=Strategy(keep=2))
         assert (await session.window(Budget(700))).tokens <= 700
         other = await there.open(session.id)
-        compacted = plain(await other.conversation())
+        compacted = await plain(other)
         assert compacted != main
 
-        state = await other.conversation()
-        state.enter_tangent_mode()
-        said(state, "aside")
-        await other.commit(state)
-        inside = plain(await session.conversation())
-        state.exit_tangent_mode()
-        await other.commit(state)
-        assert plain(await session.conversation()) == compacted
+        await other.begin_tangent()
+        await said(other, "aside")
+        inside = await plain(session)
+        await other.leave_tangent()
+        assert await plain(session) == compacted
 
         assert await session.undo() == "tangent exit"
-        assert plain(await other.conversation()) == inside
+        assert await plain(other) == inside
         assert await other.undo() == "tangent"
         assert await session.undo() == "compact"
         assert await shown(session) == await shown(other) == before
-        assert plain(await other.conversation()) == main
-        kept = (await session.conversation()).kept_tangents()
+        assert await plain(other) == main
+        kept = await session.tangents()
         assert [one.opening for one in kept] == ["aside"]
 
         await session.set_model("claude-sonnet-4-5")

@@ -224,36 +224,23 @@ async def test_a_user_who_did_not_wait_still_gets_the_result(stores: Stores) -> 
     one, two = call("one"), call("two")
     async with stores.process() as sessions:
         session = await begun(sessions, one, two)
-        state = await session.conversation()
-        state.set_next_user_message("never mind")
-        given = state.next_message
-        assert given is not None
-        assert [(r.result, r.is_error) for r in given.tool_use_results] == [(CANCELLED, True)] * 2
-        before = state.window(WIDE)
-        await session.commit(state)
-        assert (await kinds(sessions.store, session)).count("answer") == 2
-        assert plain(await checked(session, stores)) == plain(before)
-        state.add_tool_results([ToolCallResult(tool_call_id=one.id, result="late")])
-        after = state.window(WIDE)
+        await session.append(Message.user("never mind"))
+        before = await checked(session, stores)
+        given = [one for message in before.messages for one in message.tool_results]
+        assert [(r.result, r.is_error) for r in given] == [(ABANDONED, True)] * 2
+        await session.append(result(one, "late"))
+        after = await checked(session, stores)
         assert shown(after)[-2:] == ["user", "note"]
         assert plain(after).startswith(plain(before)[:-1])
-        await session.commit(state)
-        assert plain(await checked(session, stores)) == plain(after)
     async with stores.process() as sessions:
         session = await sessions.open("s")
-        state = await session.conversation()
-        assert state.add_tool_results([ToolCallResult(tool_call_id=one.id, result="late")]) is None
-        with pytest.raises(InvalidMessage, match="already has a different result"):
-            state.add_tool_results([ToolCallResult(tool_call_id=one.id, result="another")])
-        assert await session.commit(state) is None
-        await session.append(result(two, "through the session"))
+        count = len(await session.messages())
+        await session.append(result(one, "late"))
+        assert len(await session.messages()) == count
+        await refused(session, result(one, "another"))
+        await session.append(result(two, "later"), Message.assistant("thanks"))
         await refused(session, result(two, "another"))
-        state = await session.conversation()
-        with pytest.raises(InvalidMessage, match="already has a different result"):
-            state.add_tool_results([ToolCallResult(tool_call_id=two.id, result="another")])
-        state.push_assistant_message(Message.assistant("thanks"))
-        await session.commit(state)
-        assert plain(await checked(session, stores)) == plain(state.window(WIDE))
+        assert shown(await checked(session, stores))[-3:] == ["note", "note", "assistant"]
 
 
 @played
@@ -261,19 +248,13 @@ async def test_a_result_that_comes_after_a_clearing_is_shown_behind_it(stores: S
     one = call("one")
     async with stores.process() as sessions:
         session = await begun(sessions, one)
-        state = await session.conversation()
-        state.clear()
-        await session.commit(state)
-        state.add_tool_results([ToolCallResult(tool_call_id=one.id, result="late")])
-        await session.commit(state)
-        live = state.window(WIDE)
-        assert shown(live) == ["system", "note"]
-        assert plain(await checked(session, stores)) == plain(live)
+        assert await session.clear()
+        assert (await session.messages())[-1].tool_results[0].result == CANCELLED
+        await session.append(result(one, "late"))
+        assert shown(await checked(session, stores)) == ["system", "note"]
         snapshot = await session.snapshot()
         assert [message.role for message in snapshot.messages] == ["system", "tool"]
-        async with stores.process() as others:
-            again = await (await others.open("s")).conversation()
-            assert plain(again.window(WIDE)) == plain(live)
+        await refused(session, result(one, "another"))
 
 
 @played
@@ -296,11 +277,9 @@ async def test_a_call_that_a_checkpoint_restore_answered_still_gets_its_result(s
         tree.mkdir()
         async with stores.process() as sessions:
             session = await sessions.create(id="s", system="You work.")
-            state = await session.conversation()
-            checkpoints = await CheckpointManager.open(state, tree, session=session, home=home)
-            state.set_next_user_message("go")
+            checkpoints = await CheckpointManager.open(session, tree, home=home)
             ran, cut_off = calls = [call("write"), call("test")]
-            state.push_assistant_message(Message.assistant("on it", tool_calls=calls))
+            await session.append(Message.user("go"), Message.assistant("on it", tool_calls=calls))
             (tree / "a").write_text("one")
             kept = await checkpoints.tool_finished("write", call=ran.id)
             assert kept is not None
@@ -308,8 +287,7 @@ async def test_a_call_that_a_checkpoint_restore_answered_still_gets_its_result(s
             await checkpoints.restore(kept.label)
             assert (await kinds(sessions.store, session)).count("answer") == 2
             before = await checked(session, stores)
-            state.add_tool_results([ToolCallResult(tool_call_id=ran.id, result="wrote it")])
-            await session.commit(state)
+            await session.append(result(ran, "wrote it"))
             await session.append(result(cut_off, "it works"))
             after = await checked(session, stores)
             assert shown(after)[-2:] == ["note", "note"]
@@ -326,20 +304,17 @@ async def test_a_call_that_a_checkpoint_restore_answered_still_gets_its_result(s
 async def test_a_call_that_came_back_from_a_tangent_unanswered_still_gets_its_result(stores: Stores) -> None:
     async with stores.process() as sessions:
         session = await sessions.create(id="s")
-        state = await session.conversation()
-        state.set_next_user_message("hello")
-        state.push_assistant_message(Message.assistant("hi"))
-        state.enter_tangent_mode()
-        state.set_next_user_message("look")
-        state.push_assistant_message(Message.assistant("on it", tool_calls=[call("one"), call("two")]))
-        state.add_tool_results([ToolCallResult(tool_call_id="theirs_one", result="here")])
-        state.set_next_user_message("never mind")
-        state.push_assistant_message(Message.assistant("again", tool_calls=[call("three")]))
-        state.exit_tangent_mode_with_tail()
-        await session.commit(state)
+        await session.append(Message.user("hello"), Message.assistant("hi"))
+        await session.begin_tangent()
+        asked = Message.assistant("on it", tool_calls=[call("one"), call("two")])
+        await session.append(Message.user("look"), asked)
+        await session.append(Message.tool([ToolCallResult(tool_call_id="theirs_one", result="here")]))
+        again = Message.assistant("again", tool_calls=[call("three")])
+        await session.append(Message.user("never mind"), again)
+        await session.leave_tangent("tail")
         before = await checked(session, stores)
         given = [one.result for message in before.messages for one in message.tool_results]
-        assert given == ["here", CANCELLED, LEFT]
+        assert given == ["here", LEFT, LEFT]
         await session.append(Message.tool([ToolCallResult(tool_call_id="theirs_three", result="late")]))
         after = await checked(session, stores)
         assert shown(after)[-1] == "note"

@@ -21,7 +21,16 @@ from turnstate.errors import InputError
 from turnstate.models import ModelRequest
 from turnstate.stores.memory import MemoryStore
 from turnstate.testing import ScriptedModel
-from turnstate.tools import Answer, Approvals, McpServer, McpServers, Question, Rule, ToolManager, process
+from turnstate.tools import (
+    Approval,
+    ApprovalRequest,
+    Approvals,
+    McpServer,
+    McpServers,
+    Rule,
+    ToolManager,
+    process,
+)
 
 PROGRAM = str(Path(__file__).parents[1] / "harness" / "mcp_server.py")
 ALLOW = Approvals([Rule("*", "allow")])
@@ -246,9 +255,9 @@ def test_a_server_that_does_not_start_or_speaks_nonsense_costs_the_others_nothin
 def test_a_list_that_changes_is_read_again_and_new_tools_are_asked_about() -> None:
     asked = list[str]()
 
-    async def user(question: Question) -> Answer:
+    async def user(question: ApprovalRequest) -> Approval:
         asked.append(question.tool.name)
-        return Answer(allow=True, scope="session")
+        return Approval(allow=True, scope="session")
 
     async def grown() -> None:
         manager = ToolManager(approvals=Approvals(ask=user))
@@ -312,9 +321,9 @@ def test_a_definition_that_changed_after_its_approval_is_asked_about_again() -> 
 
     asked = list[str]()
 
-    async def user(question: Question) -> Answer:
+    async def user(question: ApprovalRequest) -> Approval:
         asked.append(question.tool.spec.description)
-        return Answer(allow=True, scope="session")
+        return Approval(allow=True, scope="session")
 
     approvals = Approvals(ask=user)
     for description in ("Look.", "Look.", "Delete everything."):

@@ -28,7 +28,6 @@ from turnstate.checkpoints import ShadowRepository
 from turnstate.cli import destination, source
 from turnstate.cli.commands import amazon_q, import_
 from turnstate.config.source import read as read_config
-from turnstate.conversation import ConversationState
 from turnstate.conversation.edits import LineTracking
 from turnstate.errors import TurnstateError
 from turnstate.shadow.ignore import _read_plain_file
@@ -36,7 +35,7 @@ from turnstate.shadow.protected import Opened, UnreadableFile, check_main_file, 
 from turnstate.shadow.purge import _live_rules
 from turnstate.shadow.work_tree import SafeTree
 from turnstate.snapshots.folder import RefusedFile, SnapshotFolder
-from turnstate.sticky.files import ReadCache, Refused
+from turnstate.sticky.reading import ReadCache, Refused
 from turnstate.stores.sqlite.connection import connect, migrate
 from turnstate.tools import FILE_TOOLS, Approvals, Rule, ToolManager, WorkspaceFiles
 
@@ -83,7 +82,7 @@ def disguises(tree: Path) -> list[Path]:
 def called(tree: Path, name: str, **args: Any) -> ToolCallResult:
     async def ran() -> ToolCallResult:
         manager = ToolManager(FILE_TOOLS, workspace=tree, approvals=Approvals([Rule("*", "allow")]))
-        tracking = LineTracking(ConversationState("c"), tree)
+        tracking = LineTracking(tree)
         calls = [ToolCallRequest(name=name, args=args)]
         (result,) = [one async for one in manager.run(calls, tracking=tracking)]
         return result
@@ -157,7 +156,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "/load": lambda path: asyncio.run(chat_sessions.load(chat(path), path.name)),
     "/save": lambda path: chat_sessions._write(chat(path), path.name, "text", force=True),
     "sticky files": gather,
-    "the line tracker": lambda path: LineTracking(ConversationState("c"), path.parent).read(path),
+    "the line tracker": lambda path: LineTracking(path.parent).read(path),
     "import": import_lines,
     "import from Amazon Q": import_q,
     "a document": read_document,

@@ -91,9 +91,11 @@ async def use(store: PostgresStore, folder: Path) -> None:
     await session.rewind(to=(await session.messages())[-2].id)
     await session.undo()
     await session.rename("lamps")
-    state = await session.conversation()
-    state.enter_tangent_mode()
-    await session.commit(state)
+    await session.begin_tangent()
+    await session.append(Message.user("And the bell?"), Message.assistant("It rings."))
+    await session.leave_tangent("tail")
+    assert await session.undo() == "tangent exit"
+    await session.conversation(last=10)
     assert [found async for found in sessions.search("lamp night", user="u1")]
     assert await sessions.list(user="u1", tag="night")
     assert await sessions.list(since=datetime(2001, 1, 1, tzinfo=UTC), live=True)

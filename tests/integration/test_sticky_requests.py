@@ -12,7 +12,8 @@ import pytest
 
 from turnstate import Budget, Message, SessionManager
 from turnstate.conversation.environment import System
-from turnstate.sticky import ContextManager, Gathered, Workspace, files
+from turnstate.sticky import ContextManager, Gathered, Workspace
+from turnstate.sticky import reading as files
 from turnstate.tokens import Estimator, counter
 
 BUDGET = Budget(20_000, output=1_000)

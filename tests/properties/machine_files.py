@@ -7,11 +7,9 @@ from typing import Literal
 
 from tests.properties.machine_model import Event
 from turnstate.checkpoints import CheckpointManager
-from turnstate.conversation import ConversationState
+from turnstate.entry import Checkpoint
 from turnstate.home import Home
 from turnstate.session import Session
-
-__all__ = ["WorkTree"]
 
 NAMES = ["a.txt", "b.txt", "x.log", "y.tmp"]
 RULES = ".gitignore"
@@ -32,15 +30,13 @@ class WorkTree:
         self.files = dict[str, str]()
         self._held = set[str]()  # ignored since a restore, until the rules are changed
         self._known = set[str]()  # paths that a checkpoint holds
-        self.is_open = False
         self.checkpoints: CheckpointManager
         self._write("a.txt", "at the start")
 
-    async def open(self, state: ConversationState, session: Session) -> None:
-        """Open the checkpoints for a state that was just loaded."""
-        self.checkpoints = await CheckpointManager.open(state, self.folder, session=session, home=self._home)
+    async def open(self, session: Session) -> None:
+        """Open the checkpoints of a session."""
+        self.checkpoints = await CheckpointManager.open(session, self.folder, home=self._home)
         assert self.checkpoints.recovered is None
-        self.is_open = True
 
     def change(self, one: int, two: int) -> None:
         """Write or remove a file, or change the rules."""
@@ -65,13 +61,19 @@ class WorkTree:
         """Return the files that are not ignored."""
         return self._visible(self.files, self._ignored())
 
-    async def leave_tangent(self, aside: Event, how: int) -> None:
+    async def leave_tangent(self, aside: Event, how: int) -> str | None:
         """Leave a tangent; the files become what they were when it was entered.
 
-        What was created in it and is in no checkpoint stays: it is the user's.
+        What was created in it and is in no checkpoint stays: it is the user's. Return the label of a
+        checkpoint that was taken of the tangent's files, if they were not in one.
         """
+        label = (await self.checkpoints.numbers()).next_turn
+        left = self.checkpoints.session.info.branch
         await self.checkpoints.leave_tangent(BRINGS[how])
+        entries = await self.checkpoints.session.entries(branch=left, kinds=("checkpoint",))
+        kept = [one.entry.description for one in entries if isinstance(one.entry, Checkpoint)][-1:]
         self._place(aside, Event("left"), hard=True)
+        return label if kept == ["when the tangent was left"] else None
 
     async def restore(self, event: Event, restored: Event, *, conversation: bool, hard: bool) -> None:
         """Restore a checkpoint, with its files if the new event says so; the event keeps what they were."""

@@ -1,79 +1,101 @@
-"""The steps of the random machine: every operation there is, as it is done by a state or through a handle."""
+"""The steps of the random machine: every operation there is, through a handle and to the twin."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from random import Random
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
-from tests.properties.machine import BUDGETS, ID, WIDE, Machine, as_bytes, rule
-from tests.properties.machine_model import Conversation, Event
+from tests.properties.machine import BUDGETS, WIDE, Machine, as_bytes, rule
+from tests.properties.machine_model import Branch, Event, words
 from turnstate import Message, ToolCallRequest, ToolCallResult
-from turnstate.checkpoints.transaction import RestoreOperation, Undo, newest_restore
+from turnstate.checkpoints.transaction import RestoreOperation, Undo
 from turnstate.context.cut import Strategy
-from turnstate.entry import Checkpoint
+from turnstate.context.window import Window
+from turnstate.conversation import ConversationState, FileLineTracker
+from turnstate.entry import CANCELLED, INTERRUPTED, Answer, Checkpoint, Restore, Summary
 from turnstate.errors import (
     Conflict,
     ContextOverflow,
     EpochEnded,
+    InputError,
     InvalidMessage,
     NotFound,
     NothingToUndo,
     SessionError,
 )
+from turnstate.ids import CallId
+from turnstate.log.operations import Operation, write
+from turnstate.log.tangents import RETURNED, Bring
+from turnstate.log.undo import fork, rewind
+from turnstate.session.turn import Turn
 from turnstate.testing import ScriptedModel
-
-__all__ = ["RandomMachine"]
 
 SUMMARY = "Goal: test what was said."
 MODELS = ["gpt-4o", "claude-sonnet-4-5"]
+FILES = ["a.py", "b.py"]
+WAYS: list[tuple[Bring | None, str | None]] = [
+    (None, None),
+    ("tail", None),
+    ("summary", None),
+    ("summary", "what was found"),
+    ("tail", None),
+]
 
 
 class RandomMachine(Machine):
     """A machine with all steps; two numbers select what each is about."""
 
+    async def _refused(self, error: type[Exception], act: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            await act()
+        except error:
+            return
+        raise AssertionError(f"{error.__name__} was expected")
+
     # Messages.
 
+    async def _said(self, by: int, message: Message) -> None:
+        """Append a message, none of results."""
+        await self.both(
+            by, lambda session: session.append(message), lambda twin: twin.add(message), anywhere=True
+        )
+        self.model.said(message)
+
     @rule(8)
-    async def say(self, one: int, two: int) -> None:
-        text = f"{two} " + "word " * (one % 40 + 1)
-        if self._is_by_session(two):
-            await self._write(Message.user(text), by=one)
-            return
-        expected = self.model.head.open_calls
-        *cancelled, _ = self._tell(lambda: self.state.set_next_user_message(text))
-        assert [result.tool_call_id for message in cancelled for result in message.tool_results] == expected
+    async def ask(self, one: int, two: int) -> None:
+        await self._said(two, Message.user(f"{two} " + "word " * (one % 40 + 1)))
 
     @rule(12, lambda self: self.model.head.waiting and not self.model.head.open_calls)
     async def answer(self, one: int, two: int) -> None:
         calls = [ToolCallRequest(name=f"tool{n}", args={"n": n}) for n in range(one % 5 - 1)]
-        message = Message.assistant("answer " * (one % 37), tool_calls=calls)
-        if self._is_by_session(two):
-            await self._write(message, by=one)
-        else:
-            assert self._tell(lambda: self.state.push_assistant_message(message)) == [message]
+        await self._said(two, Message.assistant("answer " * (one % 37), tool_calls=calls))
 
     @rule(8, lambda self: not self.model.head.open_calls)
-    async def take_turns(self, one: int, _two: int) -> None:
+    async def take_turns(self, one: int, two: int) -> None:
         """Two turns, the second one with a call."""
         call = ToolCallRequest(name="look", args={})
-        result = ToolCallResult(tool_call_id=call.id, result=f"{one} line\n" * [3, 30, 120][one % 3])
         for calls in ([], [call]):
-            self._tell(lambda: self.state.set_next_user_message("word " * 25))
             message = Message.assistant("answer " * 20, tool_calls=calls)
-            self._tell(partial(self.state.push_assistant_message, message))
-        self._tell(lambda: self.state.add_tool_results([result]))
-        self._tell(lambda: self.state.push_assistant_message(Message.assistant("done")))
+            await self.say(self.handles[two % 2], Message.user("word " * 25), message)
+        await self._answer_calls([(call.id, f"{one} line\n" * [3, 30, 120][one % 3])], one)
+        await self.say(self.handles[one % 2], Message.assistant("done"))
 
-    async def _answer_calls(self, results: list[ToolCallResult], one: int, two: int) -> None:
-        if self._is_by_session(two):
-            await self._write(Message.tool(results), by=one)
-            return
-        (taken,) = self._tell(lambda: self.state.add_tool_results(results))
-        assert list(taken.tool_results) == results
+    async def _answer_calls(self, results: list[tuple[str, object]], by: int) -> None:
+        given = [ToolCallResult.of(id, result) for id, result in results]
+        since, message = self._ids.next, Message.tool(given)
+
+        def same(twin: ConversationState) -> None:
+            self._ids.next = since  # it mints the id of the message
+            taken = twin.add_tool_results(given)
+            assert taken is not None
+            assert list(taken.tool_results) == given
+
+        await self.both(by, lambda session: session.append(message), same, anywhere=True)
+        assert await self.learn() == [message]
 
     @rule(28, lambda self: self.model.head.open_calls)
     async def tools_answer(self, one: int, two: int) -> None:
@@ -81,56 +103,160 @@ class RandomMachine(Machine):
         rng = Random(one)
         some = rng.sample(calls, rng.randint(1, len(calls)))
         lines = [1, 5, 300][two % 3]
-        results = [ToolCallResult(tool_call_id=id, result=f"{one} line\n" * lines) for id in some]
-        await self._answer_calls(results, one, two)
+        await self._answer_calls([(id, f"{one} line\n" * lines) for id in some], two)
 
     @rule(12, lambda self: self.model.head.given_up)
     async def tool_answers_late(self, one: int, two: int) -> None:
         calls = self.model.head.given_up
-        if not self._is_by_session(two) and calls[one % len(calls)] not in self._loaded_calls():
-            return
-        late = ToolCallResult(tool_call_id=calls[one % len(calls)], result=f"late {one}")
-        await self._answer_calls([late], one, two)
+        await self._answer_calls([(calls[one % len(calls)], f"late {one}")], two)
 
     @rule(3, lambda self: self.model.head.results)
     async def tool_answers_twice(self, one: int, two: int) -> None:
         """The same result again changes nothing, another one is refused, and so is one of an unknown call."""
-        given = [one for one in self.model.head.results.items() if one[0] in self._loaded_calls()]
-        if not given:
-            return
+        given = list(self.model.head.results.items())
         id, result = given[one % len(given)]
-        again = ToolCallResult(tool_call_id=id, result=result)
-        wrong = ToolCallResult(tool_call_id=id if two % 2 else "nobody", result="another")
-        assert self.state.add_tool_results([again]) is None
-        await self._refused(InvalidMessage, lambda: self.state.add_tool_results([again, wrong]))
-        await self._commit(one)
-        await self.handles[0].append(Message.tool([again]))
-        await self._refused(InvalidMessage, lambda: self.handles[1].append(Message.tool([wrong])))
+        again = ToolCallResult.of(id, result)
+        wrong = ToolCallResult.of(id if two % 2 else "nobody", "another")
 
-    def _loaded_calls(self) -> set[str]:
-        """Return the calls that the state has loaded."""
-        return {call.id for message in self.state.messages for call in message.tool_calls}
+        def known(twin: ConversationState) -> None:
+            assert twin.add_tool_results([again]) is None
 
-    async def _refused(self, error: type[Exception], act: Callable[[], Any]) -> None:
+        receipt = await self.both(two % 2 + 2, lambda session: session.append(Message.tool([again])), known)
+        assert receipt.repeated
+        refused = self.both(
+            two % 2 + 2,
+            lambda session: session.append(Message.tool([again, wrong])),
+            lambda twin: twin.add_tool_results([again, wrong]),
+        )
+        await self._refused(InvalidMessage, lambda: refused)
+
+    @rule(2)
+    async def be_refused(self, one: int, _two: int) -> None:
+        """What cannot be done raises a typed error and changes nothing."""
+        session, version = self.handles[one % 2], self.handles[one % 2].version
+        error, act = [
+            (NotFound, lambda: session.rewind(to="nobody")),
+            (NotFound, lambda: session.fork(at="nobody")),
+            (NotFound, lambda: session.begin_tangent(at="nobody")),
+            (NotFound, lambda: session.reopen_tangent("nobody")),
+            (InputError, lambda: session.leave_tangent("all")),  # type: ignore[arg-type]
+            ((InputError, NothingToUndo), lambda: session.undo(only="nothing")),
+            (Conflict, lambda: session.append(Message.user("late"), expected_version=version + 7)),
+        ][one % 7]
+        await self._refused(error, act)  # type: ignore[arg-type]
+
+    # Turns, as programs take them.
+
+    @rule(3, lambda self: not self.model.head.waiting)
+    async def take_a_turn(self, one: int, two: int) -> None:
+        """A turn with a call, and now and then with another writer in between."""
+        asked, call = Message.user(f"turn {one}"), ToolCallRequest(name="look", args={"n": two})
+        reply, found = Message.assistant("", tool_calls=[call]), ToolCallResult.of(call.id, "found")
+        async with self.handles[one % 2].turn(asked, budget=WIDE) as turn:
+            self.told(asked)
+            if await self._sent(turn) is None:
+                return
+            if two % 4 == 0:
+                await self.say(self.handles[1 - one % 2], Message.user("meanwhile"))
+                await self._refused(Conflict, lambda: turn.reply(reply))
+                return
+            await turn.reply(reply)
+            self.told(reply)
+            self._since = self._ids.next
+            await turn.result(call, "found")
+            self.do_same(lambda twin: twin.add_tool_results([found]))
+            await self.learn()
+            if await self._sent(turn) is None:
+                return
+            done = Message.assistant("done")
+            await turn.reply(done)
+            self.told(done)
+            assert await turn.window() is None
+
+    async def _sent(self, turn: Turn) -> Window | None:
+        """Make the window of a turn; the twin makes it, too, since both write what they decide."""
         try:
-            result = act()
-            if isinstance(result, Awaitable):
-                await result
-        except error:
+            made = await turn.window()
+        except ContextOverflow:
+            return None
+        self.do_same(lambda twin: twin.window(WIDE))
+        return made
+
+    @rule(3, lambda self: self.model.head.open_calls)
+    async def continue_a_turn(self, one: int, _two: int) -> None:
+        """Another process continues a turn, and answers the calls that nobody answered."""
+        expected, self._since = self.model.head.open_calls, self._ids.next
+
+        def same(twin: ConversationState) -> None:
+            for call in expected:
+                twin.add(Answer.give(CallId(call), INTERRUPTED))
+
+        async with self.handles[one % 2].turn(budget=WIDE) as turn:
+            assert [call.id for call in turn.calls] == expected
+            try:
+                await turn.window()
+                is_sent = True
+            except ContextOverflow:
+                is_sent = False
+        self.do_same(same)
+        if is_sent:
+            self.do_same(lambda twin: twin.window(WIDE))
+        assert [words(one).results for one in await self.learn()] == [(INTERRUPTED,)] * len(expected)
+
+    # What is in force, and what people read.
+
+    @rule(2)
+    async def note(self, one: int, two: int) -> None:
+        text = f"note {one}"
+        await self.both(
+            two,
+            lambda session: session.note(text),
+            lambda twin: twin.append_transcript(text),
+            anywhere=True,
+        )
+        self.model.did(Event("note", label=text))
+
+    @rule(2)
+    async def set_system(self, one: int, two: int) -> None:
+        text = f"You are test {one}."
+        await self.both(
+            two, lambda session: session.set_system(text), lambda twin: twin.set_system(text), anywhere=True
+        )
+        self.model.did(Event("prompt", label=text))
+
+    @rule(2)
+    async def change_settings(self, _one: int, two: int) -> None:
+        extra = {"color": f"color {two % 3}"}
+        await self.both(
+            two,
+            lambda session: session.change_settings(extra=extra),
+            lambda twin: setattr(twin, "extra", extra),
+            anywhere=True,
+        )
+        self.model.did(Event("setting", label=extra["color"]))
+
+    @rule(3, lambda self: not self.tree)
+    async def record_lines(self, one: int, two: int) -> None:
+        path = FILES[one % 2]
+        record = FileLineTracker(lines=two % 90, is_first_write=False) if two % 4 else None
+        if record is None and path not in self.model.head.lines:
             return
-        raise AssertionError(f"{error.__name__} was expected")
+
+        def same(twin: ConversationState) -> None:
+            known = {**twin.file_line_tracker, path: record}
+            twin.file_line_tracker = {name: one for name, one in known.items() if one is not None}
+
+        await self.both(two, lambda session: session.record_lines({path: record}), same, anywhere=True)
+        self.model.did(Event("lines", label=f"{path} {record.lines if record else 'gone'}"))
 
     @rule(3)
-    async def note(self, one: int, _two: int) -> None:
-        match one % 3:
-            case 0:
-                self.state.append_transcript(f"503 {one}")
-            case 1:
-                self.state.set_system(f"You are test {one}.")
-                self.model.did(Event("prompt", label=f"You are test {one}."))
-            case 2:
-                self.state.mcp_enabled = not self.state.mcp_enabled
-                self.model.did(Event("setting", label=str(self.state.mcp_enabled)))
+    async def change_model(self, one: int, two: int) -> None:
+        name = MODELS[one % len(MODELS)]
+        await self.both(
+            two, lambda session: session.set_model(name), lambda twin: twin.set_model(name), anywhere=True
+        )
+        if name != self.model.head.newest("model", ""):
+            self.model.did(Event("model", label=name))
 
     # Windows and compaction.
 
@@ -141,217 +267,240 @@ class RandomMachine(Machine):
             self.budget = WIDE
 
     async def _window(self, one: int, two: int) -> bytes | None:
-        """Make a window through one of the doors; what it decides is written."""
+        """Make a window, here and of the twin; what is decided is written."""
         budget = BUDGETS[one % len(BUDGETS)]
         try:
-            if not self._is_by_session(two):
-                return as_bytes(self.state.window(budget).messages)
-            await self._commit(one)
-            window = await self.handles[one % 2].window(budget)
+            window = await self.both(
+                two, lambda session: session.window(budget), lambda twin: twin.window(budget), anywhere=True
+            )
         except ContextOverflow:
             return None
-        await self._load(one)
         return as_bytes(window.messages)
-
-    @rule(3)
-    async def change_model(self, one: int, two: int) -> None:
-        name = MODELS[one % len(MODELS)]
-        if self._is_by_session(two):
-            await self._commit(one)
-            await self.handles[one % 2].set_model(name)
-            await self._load(one)
-        else:
-            self.state.set_model(name)
-        if name != self.model.head.newest("model", ""):
-            self.model.did(Event("model", label=name))
 
     @rule(6)
     async def compact(self, one: int, two: int) -> None:
-        if await self._compacted(one, two):
-            self.model.did(Event("compact"))
+        await self._compacted(one, two)
 
     async def _compacted(self, one: int, two: int) -> bool:
-        """Compact through one of the doors, with or without a model; return False if there was nothing."""
-        strategy, by_model = Strategy(keep=one % 4), two % 2 == 0
-        if not self._is_by_session(two):
-            plan = self.state.plan_compaction(strategy, budget=WIDE)
-            if plan is not None:
-                self.state.compact(plan, SUMMARY if by_model else None)
-            return plan is not None
-        await self._commit(one)
-        handle = self.handles[one % 2]
+        """Compact with or without a model; return False if there was nothing."""
+        strategy, by_model, session = Strategy(keep=one % 4), two % 2 == 0, self.handles[one // 4 % 2]
         if by_model:
-            handle = await (await self._manager(model=ScriptedModel(SUMMARY))).open(ID)
+            session = await self.opened(model=ScriptedModel(SUMMARY))
+        self._since = self._ids.next
         try:
-            await handle.compact(WIDE, strategy=strategy)
+            outcome = await session.compact(WIDE, strategy=strategy)
         except SessionError:
-            return False
-        await self._load(one)
-        return True
+            outcome = None
+        written = await session.entries(kinds=["summary"])
+        source = written[-1].entry.source if written and isinstance(written[-1].entry, Summary) else {}
+
+        def same(twin: ConversationState) -> None:
+            plan = twin.plan_compaction(strategy, budget=WIDE)
+            assert (plan is None) == (outcome is None), (plan, outcome)
+            if plan is not None and outcome is not None:
+                is_given = by_model and not outcome.refused
+                twin.compact(plan, SUMMARY if is_given else None, source=source if is_given else None)
+
+        self.do_same(same)
+        if outcome is not None:
+            self.model.did(Event("compact"))
+        return outcome is not None
 
     @rule(4)
     async def compact_and_undo(self, one: int, two: int) -> None:
         """Whatever the collector decided before and after a compaction, undoing it shows the same bytes."""
-        before = await self._window(one, two)
+        by = 2 * two + 2 if two // 2 % 6 == 0 else two  # nobody is faster
+        before = await self._window(one, by)
         if await self._compacted(one, two):
-            await self._window(one + 1, two)
-            await self._window(one, two)
-            assert await self._undone(one + two) == "compact"
-            assert await self._window(one, two) == before
+            await self._window(one + 1, by)
+            await self._window(one, by)
+            assert await self._undone(by) == "compact"
+            assert await self._window(one, by) == before
 
-    @rule(1, lambda self: self.model.head.shown)
-    async def clear(self, _one: int, _two: int) -> None:
-        self._tell(self.state.clear)
-        assert (self.state.history, self.state.next_message) == ([], None)
-        self.model.did(Event("clear"))
+    @rule(2)
+    async def clear(self, _one: int, two: int) -> None:
+        def same(twin: ConversationState) -> None:
+            twin.clear()
+            assert (twin.history, twin.next_message) == ([], None)
+
+        cleared = await self.both(two, lambda session: session.clear(), same)
+        head = self.model.head
+        assert cleared == bool(head.shown or head.is_cut_since_clearing)
+        expected = [(CANCELLED,)] * len(head.open_calls)
+        assert [words(one).results for one in await self.learn()] == expected
+        if cleared:
+            self.model.did(Event("clear"))
 
     # Undo.
 
     @rule(7)
     async def undo(self, one: int, two: int) -> None:
         for number in range(two % 4 + 1):
-            if self._is_by_session(one + number * two):
-                await self._commit(one)
-            assert await self._undone(one + number * two) == self.model.undo()
-            self._check_model(self.state)
+            await self._undone(one + number * two)
 
-    async def _undone(self, one: int) -> str | None:
-        """Undo through one of the doors; return what was undone, and None if there was nothing."""
-        if not self._is_by_session(one):
-            try:
-                return self.state.undo()
-            except NothingToUndo as error:
-                if not self.is_long or "load it again" not in str(error):
-                    return None
+    async def _undone(self, by: int, only: str | None = None) -> str | None:
+        """Undo; return what was undone, and None if there was nothing."""
         try:
-            await self._commit(one)
-            undone = await self.handles[one // 100 % 2].undo()
+            undone = await self.both(
+                by, lambda session: session.undo(only=only), lambda twin: twin.undo(only=only)
+            )
         except NothingToUndo:
-            return None
-        await self._load(one)
+            undone = None
+        assert undone == self.model.undo()
         return undone
+
+    @rule(2)
+    async def undo_only(self, one: int, two: int) -> None:
+        """Undo an operation of one name, which must be the newest one."""
+        name = ["compact", "clear", "tangent", "tangent exit", "rewind"][one % 5]
+        try:
+            assert await self._undone(two, name) in (name, None)
+        except InputError:
+            assert self.model.newest_operation()[0] not in (name, None)
 
     # Tangents.
 
     @rule(4)
     async def begin_tangent(self, one: int, two: int) -> None:
         if self.tree and two % 2:
-            await self.tree.checkpoints.enter_tangent()
-            self.model.begin_tangent(self.state.head.name, len(self.model.head.events))
-            self._checkpointed()
+            name = await self.tree.checkpoints.enter_tangent()
+            self.model.begin_tangent(name, len(self.model.head.events))
+            self._checkpointed("tangent")
             return
-        if one % 4 == 0:
-            was_inside = self.state.is_in_tangent_mode()
-            self.state.enter_tangent_mode()
-            if was_inside:
-                return
-        else:
-            self.state.begin_tangent()
-        self.model.begin_tangent(self.state.head.name, len(self.model.head.events))
+        name = await self.both(
+            one, lambda session: session.begin_tangent(), lambda twin: twin.begin_tangent()
+        )
+        self.model.begin_tangent(name, len(self.model.head.events))
 
     @rule(2, lambda self: self.model.head.messages)
-    async def begin_tangent_in_the_past(self, one: int, _two: int) -> None:
-        place = self._message(one)
-        message = self.model.head.events[place].message
-        assert message is not None
-        try:
-            name = self.state.begin_tangent(at=message.id)
-        except NotFound:
-            assert self.is_long
-            return
-        self.model.begin_tangent(name, self.model.head.whole(place))
-
-    def _message(self, one: int) -> int:
-        """Select a message of the path; return its index among the events."""
-        places = [place for place, event in enumerate(self.model.head.events) if event.message]
-        return places[one % len(places)]
+    async def begin_tangent_in_the_past(self, one: int, two: int) -> None:
+        said = self.model.head.messages
+        id = said[one % len(said)].id
+        name = await self.both(
+            two, lambda session: session.begin_tangent(at=id), lambda twin: twin.begin_tangent(at=id)
+        )
+        self.model.begin_tangent(name, self.model.head.whole(_place(self.model.head, id)))
 
     @rule(14, lambda self: self.model.head.tangent)
-    async def leave_tangent(self, one: int, _two: int) -> None:
-        tangent = self.model.head.tangent
-        assert tangent is not None
-        said_in_it = [event.message for event in self.model.head.events[tangent.begun :] if event.message]
-        before = {message.id for message in self.model.head.messages}
-        how = one % 3
-        if self.tree and await self._left_with_files(how):
-            self._tell(lambda: None)  # what was brought
+    async def leave_tangent(self, one: int, two: int) -> None:
+        if self.tree and await self._left_with_files(one % 3):
             return
+        bring, summary = WAYS[one % len(WAYS)]
+
+        def same(twin: ConversationState) -> None:
+            match bring:
+                case None:
+                    twin.exit_tangent_mode()
+                case "tail":
+                    twin.exit_tangent_mode_with_tail()
+                case "summary":
+                    twin.exit_tangent_mode_with_summary(summary)
+
+        name = await self.both(two, lambda session: session.leave_tangent(bring, summary=summary), same)
+        left, tangent = self.model.head, self.model.head.tangent
+        assert tangent is not None
+        assert name == tangent.name
+        said, tail = left.said_in_tangent, left.tail if left.said_in_tangent else []
         self.model.leave_tangent()
-        brought = self._tell(
-            [
-                self.state.exit_tangent_mode,
-                self.state.exit_tangent_mode_with_tail,
-                self.state.exit_tangent_mode_with_summary,
-            ][how]
-        )
-        assert brought == [] or how != 0
-        assert before.isdisjoint(message.id for message in brought)
-        if how == 1 and said_in_it and said_in_it[-1].role == "assistant":
-            origins = [message.extra for message in brought if message.extra is not msgspec.UNSET]
-            assert {"origin": said_in_it[-1].id} in origins
+        brought = await self.learn()
+        match bring:
+            case None:
+                assert brought == []
+            case "tail":
+                assert [words(one) for one in brought] == tail
+                origins = [one.extra for one in brought if one.extra is not msgspec.UNSET]
+                assert not tail or {"origin": left.newest_reply.id} in origins
+            case "summary" if summary and said:
+                assert [one.text for one in brought] == [RETURNED.format(summary=summary)]
+            case _:
+                assert len(brought) <= 1
+                assert all(one.text.startswith(RETURNED.format(summary="")) for one in brought)
 
     async def _left_with_files(self, how: int) -> bool:
         """Leave a tangent that was entered with its files; return False if it was entered without."""
         assert self.tree
-        head, tangent, left = self.model.head, self.model.head.tangent, self.state.head
-        own = [
-            event for event in head.events[tangent.begun if tangent else 0 :] if event.what == "checkpoint"
-        ]
+        head, tangent = self.model.head, self.model.head.tangent
+        assert tangent is not None
+        own = [event for event in head.events[tangent.begun :] if event.what == "checkpoint"]
         aside = [event for event in own if event.label == "tangent"]
         if not aside:
             return False
         before = self.tree.visible()
-        await self.tree.leave_tangent(aside[-1], how)
-        if len(left.checkpoints) > len(head.checkpoints):  # one of the tangent's files was taken
-            self.model.did(Event("checkpoint", label=left.checkpoints[-1][1].label, files=before))
+        kept = await self.tree.leave_tangent(aside[-1], how)
+        if kept:  # a checkpoint of the tangent's files was taken
+            self.model.did(Event("checkpoint", label=kept, files=before))
         self.model.leave_tangent()
+        await self.learn()
         return True
 
+    @rule(5, lambda self: not self.model.head.open_calls and not self.tree)
+    async def take_a_side_trip(self, one: int, two: int) -> None:
+        """A tangent of two turns, as people have them."""
+        await self.begin_tangent(two, one)
+        await self.take_turns(one, two)
+        await self.leave_tangent(one // 5, two)
+
     @rule(8, lambda self: self.model.kept or self.model.under_way)
-    async def reopen_tangent(self, one: int, _two: int) -> None:
+    async def reopen_tangent(self, one: int, two: int) -> None:
         names = [*self.model.kept, *(one.tangent.name for one in self.model.under_way if one.tangent)]
         name = names[one % len(names)]
-        try:
-            self.state.reopen_tangent(name)
-        except NotFound:
-            assert self.is_long
-            return
+        await self.both(
+            two, lambda session: session.reopen_tangent(name), lambda twin: twin.reopen_tangent(name)
+        )
         self.model.reopen(name)
 
     # Branches.
 
-    @rule(3, lambda self: self.known)
+    @rule(4, lambda self: any(branch.messages for branch in self.model.branches))
     async def go_elsewhere(self, one: int, two: int) -> None:
         """Rewind to or fork from any message, on this branch or on another."""
-        id = list(self.known)[one % len(self.known)]
-        branch = self.model.head if id in {m.id for m in self.model.head.messages} else self.known[id]
-        place = next(n for n, event in enumerate(branch.events) if event.message and event.message.id == id)
-        end, operation = branch.whole(place), "fork" if two % 2 else "rewind"
-        await self._commit(one)
-        handle = self.handles[two // 2 % 2]
-        await (handle.fork(at=id) if two % 2 else handle.rewind(to=id))
-        self.model.go_back(operation, branch, end, min(place, end))
-        await self._load(one)
+        homes = dict[str, Branch]()  # where each message was written
+        for known in self.model.branches:
+            homes |= {message.id: known for message in known.messages if message.id not in homes}
+        id = list(homes)[one % len(homes)]
+        is_exact, is_before, is_fork = two % 8 == 1, two % 8 == 3, two % 2 == 0
+        if is_fork:
+            await self.both(two // 8, lambda session: session.fork(at=id), _operated(fork(id)), anywhere=True)
+        else:
+            await self.both(
+                two // 8,
+                lambda session: session.rewind(id, exact=is_exact, before=is_before),
+                _operated(rewind(id, exact=is_exact, before=is_before)),
+                anywhere=True,
+            )
+        here = {message.id for message in self.model.head.messages}
+        branch = self.model.head if id in here else homes[id]
+        place = _place(branch, id)
+        end = place if is_before else place + 1 if is_exact else branch.whole(place)
+        anchor = place if is_before or is_exact else min(place, end)
+        self.model.go_back("fork" if is_fork else "rewind", branch, end, anchor)
 
     @rule(1)
-    async def fork_here(self, one: int, two: int) -> None:
-        await self._commit(one)
-        await self.handles[two % 2].fork()
+    async def fork_here(self, one: int, _two: int) -> None:
+        await self.both(one, lambda session: session.fork(), _operated(fork()), anywhere=True)
         end = len(self.model.head.events)
         self.model.go_back("fork", self.model.head, end, end)
-        await self._refused(NotFound, lambda: self.handles[one % 2].rewind(to="nobody"))
-        await self._load(one)
 
     # Checkpoints.
 
     @rule(4)
-    async def checkpoint(self, one: int, _two: int) -> None:
+    async def checkpoint(self, one: int, two: int) -> None:
         if self.tree:
-            await self.tree.checkpoints.keep(f"step {one}")
-        else:
-            label = str(len(self.model.head.checkpoints))
-            self.state.add(Checkpoint(label=label, commit=f"{one:040x}"))
-        self._checkpointed()
+            taken = await self.tree.checkpoints.keep(f"step {one}")
+            self._checkpointed(taken.label)
+            return
+        entry = Checkpoint(label=str(len(self.model.head.checkpoints)), commit=f"{one:040x}")
+        await self.both(
+            two,
+            lambda session: session.operate(write(entry), anywhere=True),
+            lambda twin: twin.add(entry),
+            anywhere=True,
+        )
+        self.model.did(Event("checkpoint", label=entry.label))
+
+    def _checkpointed(self, label: str) -> None:
+        assert self.tree
+        self.model.did(Event("checkpoint", label=label, files=self.tree.captured()))
 
     @rule(12, lambda self: self.model.head.checkpoints)
     async def restore(self, one: int, two: int) -> None:
@@ -362,49 +511,49 @@ class RandomMachine(Machine):
         restored = Event("restore", conversation=conversation, has_files=files and self.tree is not None)
         if self.tree:
             chosen = [event for event in found if event.label == chosen.label][-1]
-            await self._commit(one)
             await self.tree.restore(chosen, restored, conversation=conversation, hard=two // 4 % 2 == 0)
         else:
-            known = self.state.head.checkpoints
-            place = found.index(chosen) - len(found)  # from the newest back: older ones may not be loaded
-            if place < -len(known) or (conversation and not known[place][0]):
-                assert self.is_long
-                return
-            number, taken = known[place]
-            operation = RestoreOperation(
-                label=taken.label,
-                commit=taken.commit,
-                number=self.state.head.first - 1 + number,
+            session = self.handles[one % 2]
+            taken = await session.entries(kinds=("checkpoint",))
+            entry = taken[found.index(chosen)]
+            assert isinstance(entry.entry, Checkpoint)
+            change = RestoreOperation(
+                label=chosen.label,
+                commit=entry.entry.commit,
+                number=entry.seq,
                 files=False,
                 conversation=conversation,
             )
-            try:
-                await operation.apply(self.state, None, f"restore {one} {two} {len(self.model.branches)}")
-            except NotFound:
-                assert self.is_long
-                return
+            name = restored.label = f"restore {one} {self._turn}"
+
+            def same(twin: ConversationState) -> None:
+                number = twin.shown.checkpoints[found.index(chosen)][0]
+                _operated(structs.replace(change, number=number).change(name))(twin)
+
+            await self.both(one % 2 + 2, lambda session: session.operate(change.change(name)), same)
         if conversation:
             place = self.model.head.events.index(chosen)
             self.model.go_back("restore", self.model.head, place + 1, place)
-            self._tell(lambda: None)  # calls that were open then are answered
+            expected = len(self.model.head.open_calls)
+            assert len(await self.learn()) == expected  # calls that were open then are answered
         self.model.did(restored)
 
     @rule(14, lambda self: self.model.head.restore)
     async def undo_restore(self, one: int, _two: int) -> None:
-        newest, found = newest_restore(self.state), self.model.head.restore
+        found = self.model.head.restore
         assert found is not None
-        if newest is None:
-            assert self.is_long
-            return
-        await self._commit(one)
         if self.tree:
             await self.tree.undo_restore(found[1])
         else:
-            number, last = newest
-            undo = Undo(
-                label=last.label, number=number, undoes=last.undo, files=False, conversation=last.conversation
-            )
-            await undo.apply(self.state, self.handles[one % 2], f"undo {number} {one}")
+            session, name = self.handles[one % 2], f"undo {one} {self._turn}"
+            marks = [(mark.seq, mark.entry) for mark in await session.entries(kinds=("restore",))]
+            change = _undo(marks, found[1].label).change(name)
+
+            def same(twin: ConversationState) -> None:
+                its = [(mark.seq, mark.entry) for mark in twin.shown.placed]
+                _operated(_undo(its, found[1].label).change(name))(twin)
+
+            await self.both(one % 2 + 2, lambda session: session.operate(change), same)
         self.model.undo_restore()
 
     @rule(8, lambda self: self.tree)
@@ -412,49 +561,40 @@ class RandomMachine(Machine):
         assert self.tree
         self.tree.change(one, two)
 
-    # Writing and reading.
-
-    @rule(6)
-    async def commit(self, one: int, _two: int) -> None:
-        await self._commit(one)
+    # Handles.
 
     @rule(3)
-    async def load_again(self, one: int, two: int) -> None:
-        await self._commit(one)
-        if two % 2:
-            self.handles[one % 2] = await (await self._manager()).open(ID)
-        await self._load(one)
-
-    @rule(2)
-    async def be_overtaken(self, one: int, two: int) -> None:
-        """Another handle writes first: what the state has not written is refused, all of it."""
-        await self._commit(one)
-        message = Message.user(f"first {two}")
-        await self.handles[two % 2].append(message)
-        self._told(message)
-        [
-            lambda: self.state.set_next_user_message("second"),
-            lambda: self.state.begin_tangent(),
-            lambda: self.state.add(Checkpoint(label="late", commit="0" * 40)),
-            lambda: self.state.clear(),
-        ][one % 4]()
-        await self._refused(Conflict, lambda: self.handles[1 - two % 2].commit(self.state))
-        await self._load(one)
+    async def open_again(self, one: int, _two: int) -> None:
+        self.handles[one % 2] = await self.opened()
+        if self.tree:
+            await self.tree.open(self.handles[one % 2])
 
     @rule(1, lambda self: not self.tree)
     async def reset(self, one: int, two: int) -> None:
         if two % 3:
             return
-        await self._commit(one)
         old = self.handles
         if one // 2 % 2:
             await old[0].end()
             await self._refused(EpochEnded, lambda: old[1].append(Message.user("late")))
         anew = await old[one % 2].reset()
         await self._refused(EpochEnded, lambda: old[0].append(Message.user("late")))
-        self.handles = [anew, await (await self._manager()).open(ID)]
-        former, self.model, self.known = self.model.head, Conversation(), {}
-        for what in ("prompt", "model"):  # the next conversation begins with both
-            if label := former.newest(what, ""):
-                self.model.did(Event(what, label=label))
-        await self._load(one)
+        self.handles = [anew, await self.opened()]
+        former = self.model.head  # the next conversation begins with its prompt and its model
+        self.begin_model(former.newest("prompt", ""), former.newest("model", ""))
+
+
+def _operated(operation: Operation) -> Callable[[ConversationState], object]:
+    """Return what does to a twin what only sessions have a method for."""
+    return lambda twin: twin._operate(operation, "operate(…)")
+
+
+def _place(branch: Branch, id: str) -> int:
+    """Return the index of a message among the events of a branch."""
+    return next(n for n, event in enumerate(branch.events) if event.message and event.message.id == id)
+
+
+def _undo(marks: list[tuple[int, Any]], name: str) -> Undo:
+    """Return the operation that undoes the restore of a name."""
+    number, last = next(one for one in marks if isinstance(one[1], Restore) and one[1].undo == name)
+    return Undo(label=last.label, number=number, undoes=name, files=False, conversation=last.conversation)

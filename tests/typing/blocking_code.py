@@ -21,6 +21,17 @@ def kept(url: str) -> list[str]:
         return [message.text for message in session.window(Budget(window=8_000)).messages]
 
 
+def aside(session: blocking.Session) -> list[str]:
+    name: str = session.begin_tangent(at=session.messages()[0].id)
+    session.append(Message.user("aside"))
+    left: str | None = session.leave_tangent("tail")
+    session.change_settings(mcp_enabled=False)
+    session.note(f"back from {left}")
+    assert session.undo(only="tangent exit") == "tangent exit"
+    view = session.conversation(last=5)
+    return [name, *(kept.opening for kept in session.tangents()), *view.transcript]
+
+
 def found(sessions: blocking.SessionManager, words: str) -> list[SearchResult]:
     with suppress(errors.NotFound):
         anew: blocking.Session = sessions.open("nobody", user="u1").reset(system="anew")

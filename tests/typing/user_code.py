@@ -8,6 +8,7 @@ from typing import Any
 from turnstate import (
     Budget,
     Message,
+    Session,
     SessionManager,
     ToolCallRequest,
     ToolCallResult,
@@ -16,7 +17,9 @@ from turnstate import (
     fit,
     formats,
 )
+from turnstate.conversation import ConversationState, FileLineTracker, ToolOrigin
 from turnstate.formats import Format, Violation, same
+from turnstate.log.tangents import KeptTangent
 
 
 def a_turn() -> list[Message]:
@@ -64,6 +67,23 @@ def a_reply(response: object, chunks: list[object]) -> int:
 
 def a_list(messages: list[dict[str, str]]) -> list[dict[str, str]]:
     return fit(messages, budget=8_000)
+
+
+async def a_side_trip(session: Session) -> list[str | None]:
+    name: str = await session.begin_tangent()
+    await session.append(Message.user("aside"), Message.assistant("there"))
+    left: str | None = await session.leave_tangent("summary", summary="All is well.")
+    kept: list[KeptTangent] = await session.tangents()
+    assert left == name == kept[-1].name
+    await session.reopen_tangent(name)
+    undone: str = await session.undo(only="tangent exit")
+    cleared: bool = await session.clear()
+    await session.note(f"undone: {undone}, cleared: {cleared}")
+    await session.change_settings(tools={ToolOrigin("builtin"): [ToolSpec(name="ls")]}, extra={"n": 1})
+    known: dict[str, FileLineTracker] = await session.lines()
+    await session.record_lines(dict.fromkeys(known))
+    view: ConversationState = await session.conversation(last=10)
+    return [entry.user.prompt for entry in view.history] if view.has_earlier else []
 
 
 async def a_session(url: str) -> list[str]:

@@ -38,6 +38,7 @@ VALUES = {
     "search_terms",
     "strict_json",
     "telemetry",
+    "threads",
     "toolspec",
     "value",
     "wire_text",
@@ -75,6 +76,7 @@ PURE = VALUES - {
     "open_databases",
     "process",
     "telemetry",
+    "threads",
 } | {
     "formats",
     "tokens",

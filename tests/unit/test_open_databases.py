@@ -14,9 +14,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tests.harness.open_files import all_closed
 from tests.harness.posix_locks import IN_USE, SHARED, is_locked
 from turnstate import open_databases
-from turnstate.descriptors import ours
+from turnstate.descriptors import inode_of, ours
 from turnstate.memory.builtin.sqlite import SqliteDatabase
 from turnstate.open_databases import covers, hold
 from turnstate.stores.sqlite import SqliteStore
@@ -46,6 +47,14 @@ def test_a_database_and_its_side_files_are_covered_while_it_is_open(path: Path) 
         assert [covers(one.stat()) for one in files(path)] == [True, True, True]
         assert not covers(other.stat())
     assert not covers(path.stat())
+
+
+def test_a_test_that_leaves_a_database_open_fails(path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"left open: .*agent\.db"), all_closed():
+        db = connect(str(path), write=True)
+    db.close()
+    with all_closed(), closing(connect(str(path), write=True)):
+        pass
 
 
 def test_side_files_that_appear_later_are_covered(path: Path) -> None:
@@ -239,7 +248,7 @@ def test_a_file_that_another_process_keeps_locked_leaves_nothing_open(
         Connection(str(path), apsw.SQLITE_OPEN_READWRITE)
     ours.remove(other)
     os.close(other)
-    assert open_databases._held == {}
+    assert inode_of(path.stat()) not in open_databases._held
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "no locks"), KeyboardInterrupt()])

@@ -90,7 +90,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "SessionManager.open": options(SessionManager, without=["store"]),
     "SessionManager.create": options(SessionManager.create),
     "Snapshots": options(Snapshots),
-    "CheckpointManager.open": options(CheckpointManager.open, without=["state", "work_tree"]),
+    "CheckpointManager.open": options(CheckpointManager.open, without=["session", "work_tree"]),
     "SnapshotLimits": options(SnapshotLimits),
     "Recall": options(Recall),
     "BuiltinEngine": options(BuiltinEngine, without=["database"]),

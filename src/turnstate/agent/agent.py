@@ -45,9 +45,9 @@ from .events import (
     ToolFinished,
     ToolStarted,
 )
-from .files import AgentFiles
 from .hooks import Hooks, Stop
 from .limits import Limits, Spending
+from .tracked_files import AgentFiles
 
 
 class Agent:

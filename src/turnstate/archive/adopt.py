@@ -28,11 +28,11 @@ from ..log.path import path_to, read_entry, rows_forwards
 from ..log.records import counter_of
 from ..log.records import records as make_records
 from ..message import Message
-from ..session import SessionManager
+from ..session import SessionInfo, SessionManager
 from ..session.names import checked
 from ..stores.memory import MemoryStore
 from ..stores.port import Log, Store
-from ..stores.values import Address, Record, Row, SessionRow
+from ..stores.values import Address, Change, Fork, Position, Record, Row, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
 from .export import archive
@@ -95,8 +95,10 @@ async def adopt_state(
     The state first becomes a session in memory, whose archive is then restored.
     """
     async with SessionManager(MemoryStore(), tenant=tenant) as sessions:
-        session = await sessions.create(id=state.conversation_id, title=title, user=user)
-        await session.commit(state)
+        session = await sessions.create(
+            id=state.conversation_id, title=title, user=user, counter=state.default_counter
+        )
+        await _write_log(sessions.store, session.info, state)
         lines = [
             encode_line(line).encode()
             async for line in archive(sessions.store, _only(Address(sessions.tenant, session.id)))
@@ -104,6 +106,34 @@ async def adopt_state(
     for bundle in bundles(lines):  # only one; its entries are read while it is restored
         restored = await restore(store, tenant, bundle, now=wall_clock(), skip_existing=skip_existing)
     return restored
+
+
+async def _write_log(store: Store, info: SessionInfo, state: ConversationState) -> None:
+    """Write the log of a conversation to a new session, branch by branch."""
+    state.record_settings()
+    log, at, now = state.log, Address(info.tenant, info.id), wall_clock()
+    head = Position(1, 0)
+    for branch in log.branches.values():
+        fork = None
+        if branch.id > 1:
+            if branch.former is not None and branch.former != head.branch:
+                head = (await store.commit(Change(at=at, now=now, select=branch.former))).head
+            fork = Fork(
+                parent=branch.parent, seq=branch.fork_seq, name=branch.name, operation=branch.operation
+            )
+        path = log.path(Position(branch.id, branch.fork_seq))
+        known = next(
+            (one.entry for one in reversed(log.walk(path)) if isinstance(one.entry, ModelChange)), None
+        )
+        counter = counter_of(known) if known else counter_named(info.counter)
+        entries = [one.entry for one in log.entries[branch.id] if one.entry is not None]
+        records = await make_records(entries, counter, state.policy)
+        created = branch.created or now
+        change = Change(at=at, now=created, fork=fork, records=tuple(records))
+        if fork is not None or records:
+            head = (await store.commit(change)).head
+    if head.branch != log.head.branch:
+        await store.commit(Change(at=at, now=now, select=log.head.branch))
 
 
 async def _only(address: Address) -> AsyncIterator[Address]:

@@ -31,6 +31,7 @@ from ..conversation import ConversationState
 from ..entry import Usage
 from ..errors import Busy, CheckpointError, Fenced, InputError, TurnstateError, UnknownCheckpoint
 from ..home import Home
+from ..log.tangents import open_tangents
 from ..message import Message
 from ..models import Endpoint, Model, ModelEvent, ModelRequest, endpoint_of
 from ..models.endpoint import LOCAL
@@ -254,7 +255,7 @@ class Chat:
                     return False
         try:
             model = self._model if said or looking else await self._bound_model(session)
-        except BaseException:
+        except BaseException:  # a canceled task, too: the lease must not outlive the attempt
             await held.aclose()
             raise
         if model is None and not looking:
@@ -369,34 +370,28 @@ class Chat:
 
     async def go_back(self, message: Message) -> None:
         """Go back to before a message of the user, so that it can be rephrased."""
-        before = None
-        for one in await self.session.messages():
-            if one.id == message.id:
-                break
-            before = one
-        if before is None:
-            state = await self.state()
-            state.clear()
-            await self.session.commit(state)
-        else:
-            await self.session.rewind(str(before.id))
+        await self.session.rewind(str(message.id), before=True)
 
     def check_writable(self) -> None:
         """Raise `Busy` if another process holds the session."""
         if self.looking:
             raise Busy("another process has this session; /takeover takes it from there")
 
-    async def state(self) -> ConversationState:
-        """Load the conversation with its tangents, settings and files."""
-        state = await self.session.conversation()
+    async def kept_settings(self) -> ConversationState:
+        """Return the settings of the conversation, such as its sticky files, without its messages."""
+        state = await self.session.conversation(last=0)
         state.attach(agents=self.profile, tool_manager=self.tools)
         return state
 
+    async def in_tangent(self) -> bool:
+        """Return True if a tangent is open."""
+        names: list[str] = await self.session.ask(open_tangents())
+        return bool(names)
+
     async def checkpoints(self, *, make: bool = False) -> CheckpointManager:
-        """Open the checkpoints of this conversation and folder; `make` creates them if there are none."""
-        state = await self.state()
+        """Open the checkpoints of this session and folder; `make` creates them if there are none."""
         how = CheckpointManager.open if make else CheckpointManager.reopen
-        return await how(state, self.workspace, session=self.session, home=self.home)
+        return await how(self.session, self.workspace, home=self.home)
 
     async def refresh(self) -> None:
         """Update the status line and the recent sessions."""
@@ -422,7 +417,7 @@ class Chat:
     async def _agent(self) -> Agent:
         """Return the agent, with the sticky files of its profile and of the user."""
         kept = await self._kept_files()
-        context = (kept.state if kept else await self.state()).context_manager
+        context = (await self.kept_settings()).context_manager
         self._sticky = None
         if context is not None and context.paths:
             context.for_window(named(self.model.name).context_window)
@@ -435,7 +430,7 @@ class Chat:
         if self._checkpoints is None:
             try:
                 self._checkpoints = await CheckpointManager.open_in_git(
-                    await self.state(), self.workspace, session=self.session, home=self.home
+                    self.session, self.workspace, home=self.home
                 )
                 if self._checkpoints is None:
                     self._checkpoints = await self.checkpoints()

@@ -47,7 +47,7 @@ from ..models import ReasoningDelta, Retried, TextDelta
 from ..plain_text import counted, exact, harmless
 from ..report.context import CATEGORIES
 from ..terminal.session_text import SIGNS
-from ..tools import Answer, Question, WorkspaceFiles
+from ..tools import Approval, ApprovalRequest, WorkspaceFiles
 from .chat import Chat, Status
 from .completion import ChatCompleter
 from .markdown import Block, MarkdownStream
@@ -174,7 +174,7 @@ class TerminalView:
         """Print one red line."""
         await self._print(Text(harmless(text), "red"))
 
-    async def approve(self, question: Question) -> Answer:
+    async def approve(self, question: ApprovalRequest) -> Approval:
         """Ask whether a tool may run: yes, always in this session or folder, no, or no and why.
 
         Yes can be said once everything that the call would do has been shown.
@@ -199,11 +199,11 @@ class TerminalView:
             self._reason = asyncio.get_running_loop().create_future()
             self.redraw()
             try:
-                return Answer(allow=False, reason=await self._reason)
+                return Approval(allow=False, reason=await self._reason)
             finally:
                 self._question, self._reason = "", None
         scope = {"a": "session", "p": "project"}.get(key, "once")
-        return Answer(allow=key in "yap", scope=scope)  # type: ignore[arg-type]
+        return Approval(allow=key in "yap", scope=scope)  # type: ignore[arg-type]
 
     async def _answered(self, question: str, answers: dict[str, str]) -> str:
         return await self.choose(question, [Choice(key, text) for key, text in answers.items()])

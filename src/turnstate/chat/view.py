@@ -28,7 +28,7 @@ from ..message import ToolCallRequest, ToolCallResult
 from ..models import Retried, TextDelta
 from ..plain_text import counted, first_words, harmless
 from ..terminal import screen
-from ..tools import Answer, Question, WorkspaceFiles
+from ..tools import Approval, ApprovalRequest, WorkspaceFiles
 
 MAX_ARGUMENT_CHARS = 60
 MAX_COMPARED_LINES = 4_000
@@ -62,7 +62,7 @@ class ChatView(Protocol):
     async def error(self, text: str) -> None:
         """Show one line about something that failed."""
 
-    async def approve(self, question: Question) -> Answer:
+    async def approve(self, question: ApprovalRequest) -> Approval:
         """Ask whether a tool may run."""
 
     async def choose(self, question: str, choices: list[Choice]) -> str:
@@ -227,9 +227,9 @@ class PlainView:
         self._end_line()
         screen.say(text)
 
-    async def approve(self, question: Question) -> Answer:
+    async def approve(self, question: ApprovalRequest) -> Approval:
         """Refuse: there is no one to ask."""
-        return Answer(allow=False, reason="there is no one to ask; pass --allow to permit it")
+        return Approval(allow=False, reason="there is no one to ask; pass --allow to permit it")
 
     async def choose(self, question: str, choices: list[Choice]) -> str:
         """Return the last choice, which changes nothing."""
@@ -271,9 +271,9 @@ class JsonView:
         """Print an error as an event."""
         self._line("error", text)
 
-    async def approve(self, question: Question) -> Answer:
+    async def approve(self, question: ApprovalRequest) -> Approval:
         """Refuse: there is no one to ask."""
-        return Answer(allow=False, reason="there is no one to ask; pass --allow to permit it")
+        return Approval(allow=False, reason="there is no one to ask; pass --allow to permit it")
 
     async def choose(self, question: str, choices: list[Choice]) -> str:
         """Return the last choice, which changes nothing."""

@@ -73,6 +73,11 @@ def numbers(checkpoints: Iterable[Checkpoint], *, interrupted: bool = False) -> 
     return Numbers(turn + 1, 0) if interrupted and tools else Numbers(turn, tools)
 
 
+def is_numbered(checkpoint: Checkpoint) -> bool:
+    """Return True if the label of a checkpoint has a number of a turn."""
+    return _NUMBER.fullmatch(checkpoint.label) is not None
+
+
 def turns(checkpoints: Sequence[Checkpoint], *, interrupted: bool = False) -> list[CheckpointTurn]:
     """Group the checkpoints of a path by turn, from the start to the current turn."""
     found, tools = list[CheckpointTurn](), list[Checkpoint]()

@@ -1,10 +1,10 @@
 """The checkpoint manager: restores files and conversation together to an earlier point.
 
-A checkpoint is an entry in the conversation's log that names a snapshot of the files. Its history is the
+A checkpoint is an entry in the log of a session that names a snapshot of the files. Its history is the
 log up to that entry, so nothing is copied: a restore is a branch from there. The checkpoints on the path
 determine the numbers of turns and tools (see `labels`).
 
-    checkpoints = await CheckpointManager.open(state, "…/project", session=session)
+    checkpoints = await CheckpointManager.open(session, "…/project")
     await checkpoints.tool_finished("fs_write", call=call.id)
     await checkpoints.turn_finished("add a retry")
     await checkpoints.restore("1.1")
@@ -15,35 +15,40 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Self, get_args
 
-from ..conversation import ConversationState
 from ..conversation.edits import LineTracking
-from ..entry import START, Checkpoint
+from ..entry import START, Checkpoint, Restore
 from ..errors import (
     CheckpointError,
     CheckpointsDamaged,
     GitMissing,
     HomeUnusable,
+    InputError,
     NewerFormat,
-    SessionError,
     UnknownCheckpoint,
     WorkTreeRefused,
 )
 from ..home import KEY_FILE, Home
-from ..ids import CallId
-from ..message import Message
+from ..ids import CallId, wall_clock
+from ..log import operations
+from ..log.tangents import begin
+from ..message import ToolCallRequest
 from ..session import Session
+from ..session.lines import TrackedLines
 from ..shadow.folder import discard, folder_for, is_in_repository, read_about
 from ..shadow.health import WAY_OUT, finding, verify_folder
 from ..shadow.purge import Purged
 from ..shadow.repository import ShadowRepository
 from ..shadow.values import Diff, LeftOut, Snapshot, SnapshotLimits
 from ..stores.values import Finding
+from ..value import check_kind
+from . import questions
 from .labels import ASIDE, CheckpointTurn, Numbers, description, numbers, turns
+from .questions import Numbered, Standing
 from .transaction import (
     Bring,
     LeaveTangent,
@@ -53,7 +58,6 @@ from .transaction import (
     RestoreTransaction,
     Undo,
     new_tag,
-    newest_restore,
     read,
 )
 
@@ -63,33 +67,37 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 class CheckpointManager:
     """Checkpoints of one conversation and one work tree; create one with `open`."""
 
-    def __init__(
-        self, state: ConversationState, repository: ShadowRepository, *, session: Session | None = None
-    ) -> None:
-        self.state, self.repository = state, repository
+    def __init__(self, session: Session, repository: ShadowRepository) -> None:
+        self.session, self.repository = session, repository
         self.left_out: tuple[LeftOut, ...] = ()
         self.recovered: Recovered | None = None
-        self.lines = LineTracking(state, repository.work_tree, home=Path.home())
-        self._transaction = RestoreTransaction(state, repository, self.lines, session=session)
+        self.tracked = TrackedLines(session, repository.work_tree, home=Path.home())
+        self._transaction = RestoreTransaction(session, repository, self.tracked)
         self._ran = frozenset[CallId]()
+        self._recorded = set[str]()  # commits that are known to be in the log
+
+    @property
+    def lines(self) -> LineTracking:
+        """The line tracker of the work tree."""
+        return self.tracked.tracking
 
     @classmethod
     async def open(
         cls,
-        state: ConversationState,
+        session: Session,
         work_tree: str | os.PathLike[str],
         *,
-        session: Session | None = None,
         home: Home | None = None,
         limits: SnapshotLimits | None = None,
         force: bool = False,
     ) -> Self:
-        """Open the checkpoints of a conversation, take the first one, and recover an interrupted restore.
+        """Open the checkpoints of a session, take the first one, and recover an interrupted restore.
 
         ``recovered`` holds the outcome of that restore.
         """
+        _check_session(session)
         home = home or Home.from_environment()
-        folder = _folder(home, state, session)
+        folder = _folder(home, session)
         repository = await asyncio.to_thread(
             lambda: ShadowRepository.open(
                 folder,
@@ -97,53 +105,53 @@ class CheckpointManager:
                 limits=limits or SnapshotLimits(),
                 own=_own(home, session),
                 force=force,
-                tenant=session.info.tenant if session else "",
-                session=state.conversation_id,
+                tenant=session.info.tenant,
+                session=session.id,
             )
         )
-        manager = cls(state, repository, session=session)
+        manager = cls(session, repository)
+        await manager.tracked.begin()
         manager.recovered = await manager._transaction.finish()
+        manager._recorded = await session.ask(questions.newest_of_branches())
         if not await manager._has_start():
             await manager._keep(START, "the start")
-        state.checkpoints = manager
         return manager
 
     @classmethod
     async def reopen(
         cls,
-        state: ConversationState,
+        session: Session,
         work_tree: str | os.PathLike[str] | None = None,
         *,
-        session: Session | None = None,
         home: Home | None = None,
         force: bool = False,
     ) -> Self:
         """Open existing checkpoints, by default with the work tree that they were taken from."""
+        _check_session(session)
         home = home or Home.from_environment()
-        folder = _folder(home, state, session)
+        folder = _folder(home, session)
         if not _is_kept(folder):
             raise UnknownCheckpoint(
-                f"there are no checkpoints of {state.conversation_id} in {home.path}; "
+                f"there are no checkpoints of {session.id} in {home.path}; "
                 "`turnstate checkpoint keep` takes the first"
             )
         if work_tree is None:
             work_tree = os.fsdecode((await asyncio.to_thread(read_about, folder)).work_tree)
-        return await cls.open(state, work_tree, session=session, home=home, force=force)
+        return await cls.open(session, work_tree, home=home, force=force)
 
     @classmethod
     async def open_in_git(
         cls,
-        state: ConversationState,
+        session: Session,
         work_tree: str | os.PathLike[str],
         *,
-        session: Session | None = None,
         home: Home | None = None,
     ) -> Self | None:
         """Open checkpoints if the work tree is in a Git repository and git is installed, else return None."""
         if not is_in_repository(Path(work_tree)):
             return None
         try:
-            return await cls.open(state, work_tree, session=session, home=home)
+            return await cls.open(session, work_tree, home=home)
         except (GitMissing, WorkTreeRefused):
             return None
 
@@ -151,34 +159,38 @@ class CheckpointManager:
         self, tool: str, *, call: CallId | None = None, summary: str = ""
     ) -> Checkpoint | None:
         """Take a checkpoint if a tool changed files; call this once its result is in the conversation."""
-        self._record_run(tool, call)
-        recorded = {one.commit for timeline in self.state.timelines for _, one in timeline.checkpoints}
-        if not await asyncio.to_thread(self.repository.has_changes, recorded):
+        standing = await self._standing()
+        self._record_run(standing, tool, call)
+        if not await asyncio.to_thread(self.repository.has_changes, self._recorded):
             return None
-        return await self._keep(self.numbers.next_tool, summary or tool, tool=tool, call=call)
+        label = _numbers(standing).next_tool
+        return await self._keep(label, summary or tool, tool=tool, call=call, open=standing.open)
 
     async def turn_finished(self, text: str) -> Checkpoint | None:
         """Take the checkpoint of a turn, described by the user's message; None if no tool changed files."""
-        if not self.numbers.tools:
-            return None
-        return await self._keep(self.numbers.next_turn, text)
+        numbers = _numbers(await self._standing())
+        return await self._keep(numbers.next_turn, text) if numbers.tools else None
 
     async def keep(self, text: str) -> Checkpoint:
         """Take a checkpoint at the user's request."""
-        return await self._keep(self.numbers.next_turn, text)
+        return await self._keep((await self.numbers()).next_turn, text)
 
-    @property
-    def numbers(self) -> Numbers:
-        """How many turns are complete, and how many tools changed files in the current one."""
-        return numbers(self._on_path(), interrupted=self._is_interrupted())
+    async def numbers(self) -> Numbers:
+        """Return how many turns are complete, and how many tools changed files in the current one."""
+        return _numbers(await self._standing())
 
-    def turns(self) -> list[CheckpointTurn]:
+    async def turns(self) -> list[CheckpointTurn]:
         """Return the checkpoints of the path, grouped by turn."""
-        return turns(self._on_path(), interrupted=self._is_interrupted())
+        found, is_interrupted = await self._since_start()
+        return turns([one for _, one in found], interrupted=is_interrupted)
 
-    def expand(self, label: str) -> CheckpointTurn:
+    async def on_path(self) -> list[Checkpoint]:
+        """Return the checkpoints of the path since the newest start, in order."""
+        return [one for _, one in (await self._since_start())[0]]
+
+    async def expand(self, label: str) -> CheckpointTurn:
         """Return a turn with the tools in it."""
-        found = next((turn for turn in self.turns() if turn.label == label), None)
+        found = next((turn for turn in await self.turns() if turn.label == label), None)
         if found is None:
             raise UnknownCheckpoint(
                 f"there is no turn {label:.80} on this path; `list` shows the existing checkpoints"
@@ -187,8 +199,8 @@ class CheckpointManager:
 
     async def diff(self, label: str, other: str | None = None) -> Diff:
         """Compare a checkpoint with another, or with the current files."""
-        before = self._commit(label)
-        after = self._commit(other) if other is not None else None
+        before = await self._commit(label)
+        after = await self._commit(other) if other is not None else None
         await self._refuse_damaged({before: label} | ({after: other} if after and other else {}))
         return await asyncio.to_thread(self.repository.diff, before, after)
 
@@ -202,8 +214,7 @@ class CheckpointManager:
         """
         if not (files or conversation):
             raise CheckpointError("nothing to restore; choose files, the conversation, or both")
-        number = self._number(label) if conversation else 0
-        commit = self._commit(label)
+        number, commit = (await self._find(label))[0] if conversation else 0, await self._commit(label)
         if files:
             await self._refuse_damaged({commit: label})
         operation = RestoreOperation(
@@ -213,7 +224,7 @@ class CheckpointManager:
 
     async def undo_restore(self) -> RestoreResult:
         """Undo the last restore: return the files and the conversation to what they were before it."""
-        newest = newest_restore(self.state)
+        newest: tuple[int, Restore] | None = await self.session.ask(questions.newest_restore())
         if newest is None:
             raise UnknownCheckpoint("there is no restore on this path to undo")
         number, last = newest
@@ -232,14 +243,10 @@ class CheckpointManager:
         """Begin a tangent with a checkpoint of the current files; return the tangent's name."""
         text = "before the tangent"
         taken = await self._take(text)
-        await self._transaction.settle()
-        head, timelines = self.state.head, list(self.state.timelines)
-        name = self.state.begin_tangent()
-        try:
-            await self._record(taken, ASIDE, text)
-        except SessionError:  # refused: the tangent is only in memory
-            self.state.stand_at(head, timelines)
-            raise
+        await self.tracked.record()
+        name: str = await self.session.operate(begin(files=self._checkpoint(taken, ASIDE, text)))
+        self._recorded.add(taken.commit)
+        await self.tracked.begin()
         return name
 
     async def leave_tangent(
@@ -251,25 +258,29 @@ class CheckpointManager:
         does not undo this: reopen the tangent to find its checkpoints, the newest taken by this call.
         If leaving is refused, conversation and files stay in the tangent.
         """
-        if not self.state.is_in_tangent_mode():
+        if bring not in get_args(Bring):
+            raise InputError(f"bring must be 'nothing', 'tail' or 'summary', not {bring!r:.40}")
+        check_kind("summary", summary, str, optional=True)
+        if summary is not None and bring != "summary":
+            raise InputError("a summary is given, so pass bring='summary'")
+        inside: tuple[str, str] | None = await self.session.ask(questions.in_tangent())
+        if inside is None:
             raise CheckpointError("there is no tangent to leave")
-        tangent, label = self.state.head, self.numbers.next_turn
-        own = reversed(tangent.entries[tangent.forked_at :])
-        before = next((one for one in own if isinstance(one, Checkpoint) and one.label == ASIDE), None)
-        commit = before.commit if before is not None and files else ""
+        (tangent, before), label = inside, (await self.numbers()).next_turn
+        commit = before if files else ""
         changed = bool(commit) and await asyncio.to_thread(self.repository.has_changes)
         operation = LeaveTangent(
-            tangent=tangent.name,
+            tangent=tangent,
             bring=bring,
             summary=summary,
             kept=label if changed else "",
-            at=self.state.os.now(),
+            at=wall_clock(),
         )
         return await self._transaction.run(operation, files=commit, hard=True)
 
     async def damaged(self) -> dict[str, str]:
         """Return the damaged checkpoints of the path: what is wrong with each, by commit."""
-        names = [one.commit for one in self._on_path()]
+        names = [one.commit for one in await self.on_path()]
         return await asyncio.to_thread(self.repository.damaged, names, every=True)
 
     async def clean(self) -> int:
@@ -277,33 +288,31 @@ class CheckpointManager:
         return await asyncio.to_thread(self.repository.clean)
 
     @staticmethod
-    def count(
-        state: ConversationState, *, session: Session | None = None, home: Home | None = None
-    ) -> tuple[int, str]:
-        """Return the number of checkpoints on a path and their work tree, without opening them."""
+    async def count(session: Session, *, home: Home | None = None) -> tuple[int, str]:
+        """Return the number of checkpoints on the path and their work tree, without opening them."""
+        _check_session(session)
         home = home or Home.from_environment()
-        folder = _folder(home, state, session)
+        folder = _folder(home, session)
         if not os.path.lexists(folder):
-            raise UnknownCheckpoint(f"there are no checkpoints of {state.conversation_id} in {home.path}")
+            raise UnknownCheckpoint(f"there are no checkpoints of {session.id} in {home.path}")
         try:
             name = os.fsdecode(read_about(folder).work_tree)
         except (CheckpointsDamaged, NewerFormat):
-            name = state.conversation_id
-        return len(state.head.checkpoints_since_start), name
+            name = session.id
+        found, _ = await session.ask(questions.since_start())
+        return len(found), name
 
     @staticmethod
-    async def discard(
-        state: ConversationState, *, session: Session | None = None, home: Home | None = None
-    ) -> int:
+    async def discard(session: Session, *, home: Home | None = None) -> int:
         """Remove the snapshots of all checkpoints without opening them, whatever their condition.
 
         Return their size in bytes.
         """
+        _check_session(session)
         home = home or Home.from_environment()
-        tenant = session.info.tenant if session else ""
-        size = await asyncio.to_thread(discard, home, tenant, state.conversation_id)
+        size = await asyncio.to_thread(discard, home, session.info.tenant, session.id)
         if size is None:
-            raise UnknownCheckpoint(f"there are no checkpoints of {state.conversation_id} in {home.path}")
+            raise UnknownCheckpoint(f"there are no checkpoints of {session.id} in {home.path}")
         return size
 
     async def purge(self) -> Purged:
@@ -311,9 +320,23 @@ class CheckpointManager:
         return await asyncio.to_thread(self.repository.purge)
 
     async def _keep(
-        self, label: str, text: str, *, tool: str | None = None, call: CallId | None = None
+        self,
+        label: str,
+        text: str,
+        *,
+        tool: str | None = None,
+        call: CallId | None = None,
+        open: Sequence[ToolCallRequest] | None = None,
     ) -> Checkpoint:
-        return await self._record(await self._take(text), label, text, tool=tool, call=call)
+        """Take a snapshot of the files, and record it in the log as a checkpoint."""
+        taken = await self._take(text)
+        open_calls = (await self._standing()).open if open is None else open
+        ran = tuple(one.id for one in open_calls if one.id in self._ran)
+        checkpoint = self._checkpoint(taken, label, text, tool=tool, call=call, ran=ran)
+        await self.tracked.record()
+        await self.session.operate(operations.write(checkpoint), anywhere=True)
+        self._recorded.add(taken.commit)
+        return checkpoint
 
     async def _take(self, text: str) -> Snapshot:
         """Take a snapshot of the files."""
@@ -321,30 +344,33 @@ class CheckpointManager:
         self.left_out = taken.left_out
         return taken
 
-    async def _record(
-        self, taken: Snapshot, label: str, text: str, *, tool: str | None = None, call: CallId | None = None
+    def _checkpoint(
+        self,
+        taken: Snapshot,
+        label: str,
+        text: str,
+        *,
+        tool: str | None = None,
+        call: CallId | None = None,
+        ran: tuple[CallId, ...] = (),
     ) -> Checkpoint:
-        """Add a checkpoint with this snapshot to the conversation."""
-        checkpoint = Checkpoint(
+        return Checkpoint(
             label=label,
             commit=taken.commit,
             description=description(text),
-            at=self.state.os.now(),
+            at=wall_clock(),
             tool=tool,
             call=call,
-            ran=tuple(one.id for one in self.state.head.open_calls if one.id in self._ran),
+            ran=ran,
             added=len(taken.changes.added),
             modified=len(taken.changes.modified),
             deleted=len(taken.changes.deleted),
             work_tree=_readable(self.repository.work_tree) if label == START else "",
         )
-        self.state.add(checkpoint)
-        await self._transaction.settle()
-        return checkpoint
 
     async def _has_start(self) -> bool:
         """Return True if snapshots of this path exist here: not cleaned, and not on another machine."""
-        names = [one.commit for one in reversed(self._on_path())]  # the newest may have been damaged
+        names = [one.commit for one in reversed(await self.on_path())]  # the newest may have been damaged
         return await asyncio.to_thread(self.repository.has_any, names)
 
     async def _refuse_damaged(self, labels: dict[str, str]) -> None:
@@ -354,15 +380,24 @@ class CheckpointManager:
                 f"checkpoint {labels[name]} is damaged and nothing was changed: {problem}; {WAY_OUT}"
             )
 
-    def _record_run(self, tool: str, call: CallId | None) -> None:
-        """Remember which open calls have run; without an id, all calls of that tool."""
-        open_calls = self.state.head.open_calls
-        ran = {one.id for one in open_calls if one.id == call or (call is None and one.name == tool)}
-        self._ran = frozenset(one.id for one in open_calls if one.id in ran | self._ran)
+    async def _standing(self) -> Standing:
+        """Return where the checkpoints of the path stand, and note which snapshots the log has."""
+        found: Standing = await self.session.ask(questions.standing())
+        self._recorded.update(one.commit for one in found.newest)
+        return found
 
-    def _find(self, label: str) -> tuple[int, Checkpoint]:
-        """Return a checkpoint of the path and its position; for an unfinished turn, that of its last tool."""
-        found = self.state.head.checkpoints_since_start
+    async def _since_start(self) -> tuple[Sequence[Numbered], bool]:
+        found: tuple[Sequence[Numbered], bool] = await self.session.ask(questions.since_start())
+        return found
+
+    def _record_run(self, standing: Standing, tool: str, call: CallId | None) -> None:
+        """Remember which open calls have run; without an id, all calls of that tool."""
+        ran = {one.id for one in standing.open if one.id == call or (call is None and one.name == tool)}
+        self._ran = frozenset(one.id for one in standing.open if one.id in ran | self._ran)
+
+    async def _find(self, label: str) -> Numbered:
+        """Return a checkpoint of the path and its number; for an unfinished turn, that of its last tool."""
+        found, _ = await self._since_start()
         named = [one for one in found if one[1].label == label]
         if not named:
             named = [one for one in found if one[1].label.startswith(f"{label}.")]
@@ -372,28 +407,20 @@ class CheckpointManager:
             )
         return named[-1]
 
-    def _number(self, label: str) -> int:
-        """Return the number of the checkpoint's entry in the log."""
-        place, _ = self._find(label)
-        if not place:
-            raise UnknownCheckpoint(
-                f"checkpoint {label} is before the loaded part of the conversation; "
-                "its files can be restored without the conversation"
-            )
-        return self.state.head.first - 1 + place
+    async def _commit(self, label: str) -> str:
+        return label if _COMMIT.fullmatch(label) else (await self._find(label))[1].commit
 
-    def _commit(self, label: str) -> str:
-        return label if _COMMIT.fullmatch(label) else self._find(label)[1].commit
 
-    def _on_path(self) -> list[Checkpoint]:
-        return [one for _, one in self.state.head.checkpoints_since_start]
+def _check_session(session: object) -> None:
+    if not isinstance(session, Session):
+        raise InputError(
+            "checkpoints are of a session, since they are in its log; open a session first, "
+            "on the store memory: if nothing is to be kept"
+        )
 
-    def _is_interrupted(self) -> bool:
-        """Return True if the user has spoken since the newest checkpoint: another turn has begun."""
-        found = self.state.head.checkpoints_since_start
-        place = found[-1][0] if found else len(self.state.head.entries)
-        spoken = self.state.head.entries[place:]
-        return any(isinstance(entry, Message) and entry.role == "user" for entry in spoken)
+
+def _numbers(standing: Standing) -> Numbers:
+    return numbers(standing.newest, interrupted=standing.is_interrupted)
 
 
 def _is_kept(folder: Path) -> bool:
@@ -411,17 +438,17 @@ def _readable(path: Path) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
-def _folder(home: Home, state: ConversationState, session: Session | None) -> Path:
-    return folder_for(home, session.info.tenant if session else "", state.conversation_id)
+def _folder(home: Home, session: Session) -> Path:
+    return folder_for(home, session.info.tenant, session.id)
 
 
-def _own(home: Home, session: Session | None) -> list[Path]:
+def _own(home: Home, session: Session) -> list[Path]:
     """Return the paths of this installation's files; other stores are recognized by their content."""
     homes = [home]
     with suppress(HomeUnusable):
         homes.append(Home.from_environment())
     own = [path for one in homes for path in (one.path, one.path / KEY_FILE)]
-    return [*own, *(session._files if session else ())]
+    return [*own, *session.files]
 
 
 def verify(home: Home, *, repair: bool = False) -> Iterator[Finding]:

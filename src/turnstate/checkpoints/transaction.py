@@ -1,14 +1,14 @@
 """Restores files and conversation as one recoverable operation: files first, then one write to the log.
 
-    write the intent → restore the files → mark them as placed → commit pending entries of the conversation →
-    apply the operation in one write → remove the intent
+    write the intent → restore the files → mark them as placed → apply the operation in one write →
+    remove the intent
 
 That one write decides. If it is refused, or the process dies between two steps, the log is read: if it
 has the operation, the files stay; if it is unchanged, the next process completes the operation; if
 another process continued the conversation, the files are put back as they were.
 
 An operation (restore a checkpoint, undo a restore, leave a tangent) is a value, so it can be recorded before
-it is applied. Given a conversation, it can tell whether it was already applied and whether it still can be.
+it is applied. It can tell from the log whether it was already applied and whether it still can be.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -26,15 +26,20 @@ import msgspec
 from msgspec import Struct, structs
 
 from .. import files, ids
-from ..conversation import ConversationState
-from ..conversation.edits import LineTracking
-from ..entry import RAN, UNDONE, Answer, Checkpoint, Restore
-from ..errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, SessionError
+from ..entry import Checkpoint, Restore
+from ..errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, Conflict, SessionError
+from ..log import operations
+from ..log.operations import Effect, Here, Operation, Steps
+from ..log.tangents import leave
+from ..log.undo import restore, undo_restore
 from ..session import Session
-from ..session.commit import branch_of, head_of
+from ..session.lines import TrackedLines
 from ..shadow.repository import ShadowRepository
 from ..shadow.restore import NAME as JOURNAL
 from ..shadow.values import RestoredFiles
+from ..stores.values import Position
+from .questions import newest_entry, on_path, restores
+from .questions import tangents as tangents_around
 
 Bring = Literal["nothing", "tail", "summary"]
 NAME = "intent.json"
@@ -52,31 +57,35 @@ class RestoreOperation(Struct, frozen=True, kw_only=True, tag="restore", tag_fie
     files: bool
     conversation: bool
 
-    def is_done(self, state: ConversationState, name: str) -> bool:
+    def is_done(self, here: Here, name: str) -> Steps[bool]:
         """Return True if the conversation has this restore."""
-        return any(one.undo == name for _, one in _restores(state))
+        return name in [one.undo for _, one in (yield from restores(here))]
 
-    def is_possible(self, state: ConversationState) -> bool:
+    def is_possible(self, here: Here) -> Steps[bool]:
         """Return True if the checkpoint is still at its place."""
-        entries, place = state.head.entries, self.number - state.head.first
-        entry = entries[place] if 0 <= place < len(entries) else None
+        found = (yield from on_path(here, self.number)) if self.conversation else None
+        entry = found.entry if found else None
         return not self.conversation or (isinstance(entry, Checkpoint) and entry.commit == self.commit)
 
-    async def apply(self, state: ConversationState, _session: Session | None, name: str) -> None:
+    def change(self, name: str) -> Operation:
         """Go back to the checkpoint, and answer the calls that were open then."""
-        if self.conversation:
-            state.restore_moment(self.number - state.head.first + 1)
-            for answer in _answers(state, state.head.checkpoints[-1][1]):
-                state.add(answer)
-        state.add(
-            Restore(
-                label=self.label,
-                commit=self.commit,
-                undo=name,
-                files=self.files,
-                conversation=self.conversation,
-            )
+        mark = Restore(
+            label=self.label,
+            commit=self.commit,
+            undo=name,
+            files=self.files,
+            conversation=self.conversation,
         )
+        if not self.conversation:
+            return operations.write(mark)
+
+        def steps(here: Here) -> Steps[Effect]:
+            found = yield from on_path(here, self.number)
+            if found is None or not isinstance(found.entry, Checkpoint):
+                raise changed(here)
+            return (yield from restore(self.number, found.entry, mark)(here))
+
+        return steps
 
 
 class Undo(Struct, frozen=True, kw_only=True, tag="undo", tag_field="operation"):
@@ -88,24 +97,22 @@ class Undo(Struct, frozen=True, kw_only=True, tag="undo", tag_field="operation")
     files: bool
     conversation: bool
 
-    def is_done(self, state: ConversationState, name: str) -> bool:
+    def is_done(self, here: Here, name: str) -> Steps[bool]:
         """Return True if the restore is off the path or recorded as undone."""
-        names = [one.undo for _, one in _restores(state)]
+        names = [one.undo for _, one in (yield from restores(here))]
         return self.undoes not in names if self.conversation else name in names
 
-    def is_possible(self, state: ConversationState) -> bool:
+    def is_possible(self, here: Here) -> Steps[bool]:
         """Return True if the restore is on the path."""
-        return any(one.undo == self.undoes for _, one in _restores(state))
+        return self.undoes in [one.undo for _, one in (yield from restores(here))]
 
-    async def apply(self, state: ConversationState, session: Session | None, name: str) -> None:
+    def change(self, name: str) -> Operation:
         """Return to the branch before the restore; a restore of files only is recorded as undone."""
-        if not self.conversation:
-            state.add(Restore(label=self.label, commit="", undo=name, conversation=False, undone=self.number))
-        elif session is None:
-            state.undo_restore()
-        else:
-            await session._undo_restore(branch_of(state, self.number))
-            state.adopt(await session.conversation(os=state.os))
+        if self.conversation:
+            return undo_restore(self.number)
+        return operations.write(
+            Restore(label=self.label, commit="", undo=name, conversation=False, undone=self.number)
+        )
 
 
 class LeaveTangent(Struct, frozen=True, kw_only=True, tag="leave", tag_field="operation"):
@@ -120,79 +127,67 @@ class LeaveTangent(Struct, frozen=True, kw_only=True, tag="leave", tag_field="op
     label: ClassVar[str] = "tangent"  # the checkpoint that the files go back to
     conversation: ClassVar[bool] = True  # the conversation always goes back
 
-    def is_done(self, state: ConversationState, _name: str) -> bool:
+    def is_done(self, here: Here, _name: str) -> Steps[bool]:
         """Return True if the conversation is neither in the tangent nor in one nested in it."""
-        return self.tangent not in _tangents(state)
+        return self.tangent not in (yield from tangents_around(here))
 
-    def is_possible(self, state: ConversationState) -> bool:
+    def is_possible(self, here: Here) -> Steps[bool]:
         """Return True if the tangent is the current one."""
-        return self.tangent in islice(_tangents(state), 1)
+        return self.tangent in (yield from tangents_around(here))[:1]
 
-    def record_files(self, state: ConversationState, name: str) -> None:
+    def record_files(self, name: str) -> Operation:
         """Add a checkpoint of the tangent's files to the tangent, in a write before the operation's own."""
-        if self.kept and not _ends_with_files(state, name):
-            text = "when the tangent was left"
-            state.add(Checkpoint(label=self.kept, commit=name, description=text, at=self.at))
+        kept = Checkpoint(label=self.kept, commit=name, description="when the tangent was left", at=self.at)
 
-    def has_recorded_files(self, state: ConversationState, name: str) -> bool:
+        def steps(here: Here) -> Steps[Effect]:
+            if not self.kept or (yield from _ends_with_files(here, name)):
+                return Effect()
+            return Effect(entries=(kept,))
+
+        return steps
+
+    def has_recorded_files(self, here: Here, name: str) -> Steps[bool]:
         """Return True if the checkpoint of the tangent's files is the last entry in it."""
-        return self.is_possible(state) and _ends_with_files(state, name)
+        return (yield from self.is_possible(here)) and (yield from _ends_with_files(here, name))
 
-    async def apply(self, state: ConversationState, _session: Session | None, _name: str) -> None:
+    def change(self, _name: str) -> Operation:
         """Go back to where the tangent began."""
         match self.bring:
             case "nothing":
-                state.exit_tangent_mode()
+                return leave()
             case "tail":
-                state.exit_tangent_mode_with_tail()
+                return leave("tail")
             case "summary":
-                state.exit_tangent_mode_with_summary(self.summary)
+                return leave("summary", self.summary)
 
 
-Operation = RestoreOperation | Undo | LeaveTangent
+Change = RestoreOperation | Undo | LeaveTangent
 
 
-def newest_restore(state: ConversationState) -> tuple[int, Restore] | None:
-    """Return the newest restore on the path that was not undone, and its number in the log."""
-    undone = set[int]()
-    for number, one in _restores(state):
-        if one.undone:
-            undone.add(one.undone)
-        elif number not in undone:
-            return number, one
-    return None
+def changed(here: Here) -> CheckpointError:
+    """Return the error for a conversation that another process changed meanwhile."""
+    return CheckpointError(f"conversation {here.id} has changed since; nothing was restored")
 
 
-def _restores(state: ConversationState) -> Iterator[tuple[int, Restore]]:
-    number = state.head.first + len(state.head.entries)
-    for entry in reversed(state.head.entries):
-        number -= 1
-        if isinstance(entry, Restore):
-            yield number, entry
+def _ends_with_files(here: Here, name: str) -> Steps[bool]:
+    last = yield from newest_entry(here)
+    entry = last.entry if last else None
+    return isinstance(entry, Checkpoint) and entry.commit == name
 
 
-def _tangents(state: ConversationState) -> Iterator[str]:
-    """Yield the names of the tangents that contain the head, the innermost first."""
-    timeline = state.head
-    while timeline.parent is not None:
-        yield timeline.name
-        timeline = timeline.parent
+def _at(head: Position, operation: Operation) -> Operation:
+    """Return an operation that raises `Conflict` unless the head is still there."""
 
+    def steps(here: Here) -> Steps[Effect]:
+        if here.head != head:
+            raise Conflict(
+                f"session {here.id}: another process went on while files were restored",
+                version=0,
+                head=here.head,
+            )
+        return (yield from operation(here))
 
-def _ends_with_files(state: ConversationState, name: str) -> bool:
-    entries = state.head.entries
-    last = entries[-1] if entries else None
-    return isinstance(last, Checkpoint) and last.commit == name
-
-
-def _answers(state: ConversationState, checkpoint: Checkpoint) -> list[Answer]:
-    """Return answers for the calls that were open at a checkpoint; some of them may have run by then."""
-    return [
-        Answer.give(call.id, RAN, is_error=False)
-        if call.id in checkpoint.ran
-        else Answer.give(call.id, UNDONE)
-        for call in state.head.open_calls
-    ]
+    return steps
 
 
 class Intent(Struct, frozen=True, kw_only=True):
@@ -203,7 +198,7 @@ class Intent(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    operation: Operation
+    operation: Change
     files: str = ""
     hard: bool = False
     head: tuple[int, int] | None = None
@@ -279,17 +274,10 @@ class Recovered(Struct, frozen=True, kw_only=True):
 class RestoreTransaction:
     """Restores the files and the conversation of one manager together."""
 
-    def __init__(
-        self,
-        state: ConversationState,
-        repository: ShadowRepository,
-        lines: LineTracking,
-        *,
-        session: Session | None,
-    ) -> None:
-        self._state, self._repository, self._lines, self._session = state, repository, lines, session
+    def __init__(self, session: Session, repository: ShadowRepository, lines: TrackedLines) -> None:
+        self._session, self._repository, self._lines = session, repository, lines
 
-    async def run(self, operation: Operation, *, files: str, hard: bool = False) -> RestoreResult:
+    async def run(self, operation: Change, *, files: str, hard: bool = False) -> RestoreResult:
         """Apply an operation; restore the snapshot ``files`` first, if one is named."""
         self._repository.owner.check()
         folder = self._repository.folder
@@ -298,14 +286,13 @@ class RestoreTransaction:
                 raise CheckpointError(
                     f"an earlier restore in {folder} was interrupted; open the checkpoints again"
                 )
-            await self.settle()
-            if not operation.is_possible(self._state):
+            await self._lines.record()
+            head, is_possible = await self._ask(operation.is_possible)
+            if not is_possible:
                 raise CheckpointError(
-                    f"conversation {self._state.conversation_id} has changed since; nothing was restored"
+                    f"conversation {self._session.id} has changed since; nothing was restored"
                 )
-            intent = Intent(
-                name=new_tag(), operation=operation, files=files, hard=hard, head=self._log_head()
-            )
+            intent = Intent(name=new_tag(), operation=operation, files=files, hard=hard, head=head)
             await asyncio.to_thread(write, intent, folder)
             return await self._execute(intent, again=False)
 
@@ -315,19 +302,31 @@ class RestoreTransaction:
             intent = await asyncio.to_thread(read, self._repository.folder)
             if intent is None:
                 return None
-            label, done = intent.operation.label, intent.operation.is_done(self._state, intent.name)
-            if done and (intent.placed or not intent.files):
+            operation, label = intent.operation, intent.operation.label
+            if await self._is_done(intent) and (intent.placed or not intent.files):
                 await self._forget()
                 return Recovered(label=label, finished=True)
-            if self._is_unchanged(intent):
-                went = await self._execute(intent, again=True)
+            head, is_possible = await self._ask(operation.is_possible)
+            is_unchanged = intent.head == head and is_possible
+            if isinstance(operation, LeaveTangent) and not is_unchanged:  # it may end with its own checkpoint
+                leaving = partial(operation.has_recorded_files, name=intent.name)
+                head, is_unchanged = await self._ask(leaving)
+            if is_unchanged:
+                went = await self._execute(structs.replace(intent, head=head), again=True)
                 return Recovered(label=label, finished=True, files=went.files)
             return Recovered(label=label, finished=False, files=await self._roll_back(intent))
 
-    async def settle(self) -> None:
-        """Commit the entries of the conversation that are not in the log yet."""
-        if self._session is not None:
-            await self._session.commit(self._state)
+    async def _ask(self, question: Callable[[Here], Steps[bool]]) -> tuple[Position, bool]:
+        """Return the head, and the answer to a question about the conversation there."""
+
+        def steps(here: Here) -> Steps[Effect]:
+            return Effect(result=(here.head, (yield from question(here))))
+
+        found: tuple[Position, bool] = await self._session.ask(steps)
+        return found
+
+    async def _is_done(self, intent: Intent) -> bool:
+        return (await self._ask(lambda here: intent.operation.is_done(here, intent.name)))[1]
 
     async def _execute(self, intent: Intent, *, again: bool) -> RestoreResult:
         restored = None
@@ -337,53 +336,36 @@ class RestoreTransaction:
             restored = await self._restore_files(intent, undo)
             intent = structs.replace(intent, placed=True)
             await asyncio.to_thread(write, intent, self._repository.folder)
-        await self._apply(intent, restored)
+        await self._apply(intent)
+        await self._update_lines(intent.operation, restored)
         await self._forget()
         return RestoreResult(
             label=intent.operation.label, files=restored, conversation=intent.operation.conversation
         )
 
-    async def _apply(self, intent: Intent, restored: RestoredFiles | None) -> None:
-        """Apply the operation to the conversation; if the log refuses it, make the files match the log."""
-        begun = written = False
+    async def _apply(self, intent: Intent) -> None:
+        """Apply the operation to the conversation; if the log refuses it, make the files match the log.
+
+        The operation is one write at the head that the intent names, so no other process comes in between.
+        """
+        operation, head = intent.operation, Position(*(intent.head or (1, 0)))
         try:
-            if isinstance(intent.operation, LeaveTangent):
-                intent.operation.record_files(self._state, intent.name)
-            await self.settle()  # everything else first, so that the operation is one write
-            head, begun = self._log_head(), True
-            await intent.operation.apply(self._state, self._session, intent.name)
-            written = self._log_head() != head
-            self._update_lines(intent.operation, restored)
-            await self.settle()
+            if isinstance(operation, LeaveTangent):
+                await self._session.operate(_at(head, operation.record_files(intent.name)))
+                head = Position(self._session.info.branch, self._session.info.seq)
+            await self._session.operate(_at(head, operation.change(intent.name)))
         except SessionError as refusal:
-            if written:  # another process continued after it: only the line tracker's update is refused
-                return
-            log = await self._log()
-            if begun and log is not None:  # the log has everything that the state had
-                self._state.adopt(log)
-            refusal.add_note(await self._settle_files(log, intent))
+            refusal.add_note(await self._settle_files(intent))
             raise
 
-    def _is_unchanged(self, intent: Intent) -> bool:
-        """Return True if no one has continued the conversation since the intent was written."""
-        operation = intent.operation
-        if isinstance(operation, LeaveTangent) and operation.has_recorded_files(self._state, intent.name):
-            return True
-        return intent.head == self._log_head() and operation.is_possible(self._state)
-
-    async def _settle_files(self, log: ConversationState | None, intent: Intent) -> str:
+    async def _settle_files(self, intent: Intent) -> str:
         """Keep the files if another process completed the operation, else put them back; say which."""
-        if log is not None and intent.operation.is_done(log, intent.name):
-            await self._forget()
-            return "another process has completed it, and the files match"
+        with suppress(SessionError):  # such as an epoch that ended: the files are put back
+            if await self._is_done(intent):
+                await self._forget()
+                return "another process has completed it, and the files match"
         await self._roll_back(intent)
         return "the files were put back"
-
-    async def _log(self) -> ConversationState | None:
-        """Return the conversation as it is in the log, or None if it ended."""
-        with suppress(SessionError):
-            return await self._session.conversation(os=self._state.os) if self._session else None
-        return None
 
     async def _restore_files(self, intent: Intent, undo: str) -> RestoredFiles:
         """Restore the files; a snapshot of the current ones gets the tag ``undo``."""
@@ -406,13 +388,14 @@ class RestoreTransaction:
         await self._forget()
         return restored
 
-    def _update_lines(self, operation: Operation, restored: RestoredFiles | None) -> None:
+    async def _update_lines(self, operation: Change, restored: RestoredFiles | None) -> None:
         """Update the line tracker: changes by a restore are not the user's."""
         paths: tuple[bytes, ...] = ()
         if restored is not None and not operation.conversation:
             paths = (*restored.changes.added, *restored.changes.modified, *restored.changes.deleted)
         work_tree = os.fsencode(self._repository.work_tree)
-        self._lines.follow(os.fsdecode(os.path.join(work_tree, path)) for path in paths)
+        with suppress(SessionError):  # such as a lease that somebody took since: only this is refused
+            await self._lines.follow([os.fsdecode(os.path.join(work_tree, path)) for path in paths])
 
     async def _has_restored(self, intent: Intent) -> bool:
         """Return True if the files were changed already."""
@@ -420,10 +403,6 @@ class RestoreTransaction:
 
     async def _forget(self) -> None:
         await asyncio.to_thread(forget, self._repository.folder)
-
-    def _log_head(self) -> tuple[int, int] | None:
-        head = head_of(self._state)
-        return (head.branch, head.seq) if head else None
 
 
 def new_tag() -> str:

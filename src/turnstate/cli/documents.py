@@ -57,7 +57,7 @@ class Conversation:
 
 
 @dataclass(frozen=True)
-class Walk:
+class DocumentWalk:
     """The result of a walk: whether there were many, and the number of good and bad conversations."""
 
     many: bool
@@ -72,7 +72,7 @@ def walk(
     *,
     keep_going: bool,
     flag: str = "--format",
-) -> Walk:
+) -> DocumentWalk:
     """Call `work` for every conversation in the files, or in standard input.
 
     `flag` is the option that named the provider's format; the advice to use another format mentions it.
@@ -93,7 +93,7 @@ def walk(
                     screen.say(screen.located(error))
                     bad += 1
                 advance(len(document.data))
-    return Walk(many, good, bad)
+    return DocumentWalk(many, good, bad)
 
 
 def payload_of(document: SourceDocument, provider: Format) -> Any:

@@ -139,7 +139,7 @@ def fitted_document(
     memory = previous.memory if previous else None
     if not (isinstance(memory, _Memory) and memory.format is format):
         memory = _Memory(format)
-    document = _Document(payload, format, memory.given)
+    document = _Fitted(payload, format, memory.given)
     before = memory.given.count(document.messages, document.tools, manager.counter)
     if before.tokens <= budget.limit and not document.violations:
         return Fitted(payload=payload, before=before, after=before, memory=memory)
@@ -227,7 +227,7 @@ def _with_bytes(value: Any, data: Mapping[str, bytes]) -> Any:
     return data.get(value, value) if isinstance(value, str) else value
 
 
-class _Document:
+class _Fitted:
     """A provider's document: its messages, its tools, and the shape to write it back in."""
 
     def __init__(self, payload: Any, format: Format, reader: _Reader) -> None:
@@ -295,7 +295,7 @@ class _Document:
         return {key: written[key] for key in [*self.payload, *written] if key in written}
 
 
-def _window(document: _Document, manager: StateManager, limit: int, added: int, *, reduces: bool) -> Window:
+def _window(document: _Fitted, manager: StateManager, limit: int, added: int, *, reduces: bool) -> Window:
     """Make a window that leaves room for what the provider's format adds to it."""
     try:
         return document.window(manager, max(1, limit - added), reduces=reduces)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from ..catalog import ModelInfo
 from ..context.cut import MAX_CONVERSATION_STATE_HISTORY_LEN
+from ..log.tangents import KeptTangent
 from .document import fields, from_json, to_json
 from .environment import Agents, Checkpoints, Os, System, ToolSource
-from .history import MAX_TRANSCRIPT_LEN, CheckpointState, HistoryEntry, RequestMetadata, UserMessage
+from .history import (
+    MAX_TRANSCRIPT_LEN,
+    CheckpointState,
+    ConversationCheckpoint,
+    HistoryEntry,
+    RequestMetadata,
+    UserMessage,
+)
 from .line_tracker import FileLineTracker
 from .state import ConversationState
-from .tangents import ConversationCheckpoint, KeptTangent
 from .tools import ToolOrigin
 
 __all__ = [

@@ -1,10 +1,11 @@
 """A conversation as one JSON document, and back.
 
 The fields of the state keep their names; unset fields are left out. Messages are in ``history`` and
-``next_message``. The rest (decisions, notes, older messages, tangents) is under ``turnstate``: each timeline
-is a list of entries, in which a message that appears elsewhere in the document is only its id. A document
-without that part was written by another program and has nothing but its fields. The stored valid range is
-never trusted; it is derived from the rest. During a tangent, ``tangent_state`` has the main conversation.
+``next_message``. The rest (decisions, notes, older messages, tangents) is under ``turnstate``: the branches
+of the log, each a list of entries, in which a message that appears elsewhere in the document is only its id.
+A document without that part was written by another program and has nothing but its fields. The stored valid
+range is never trusted; it is derived from the rest. During a tangent, ``tangent_state`` has the main
+conversation.
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ import msgspec
 from .. import codec, ids, strict_json
 from ..codec import decode_entry, kind_of
 from ..context.cut import carried
-from ..entry import Cut, Entry, Note, Revert, Tangent, Usage
+from ..entry import Entry, Note, Tangent, Usage
 from ..errors import InvalidPayload, NewerFormat, TurnstateError
+from ..log.memory_log import MemoryLog
+from ..log.operations import Effect
+from ..log.tangents import TANGENT
 from ..message import Message
-from . import settings
+from ..stores.values import BranchRow, Fork
+from . import kept_settings as settings
 from .environment import Os
 from .history import CheckpointState, HistoryEntry, UserMessage
 from .line_tracker import tracker_to_json
 from .state import ConversationState
-from .timeline import Timeline
+from .timelines import from_timelines
 
-VERSION = 1
+VERSION = 2
 
 MAIN = "main_"
 """The prefix of the main conversation's fields in the state of a tangent."""
@@ -57,11 +62,10 @@ def fields(state: ConversationState) -> dict[str, Any]:
 
 def to_json(state: ConversationState) -> dict[str, Any]:
     """Return a complete conversation as JSON, including the tangents that were left."""
-    document = fields(state)
+    document, log = fields(state), state.log
     shown = {message.id for message in _shown(state)}
-    timelines = [_timeline(timeline, state.timelines, shown) for timeline in state.timelines]
-    head = state.timelines.index(state.head)
-    return {**document, "turnstate": {"version": VERSION, "head": head, "timelines": timelines}}
+    branches = [_branch(log, branch, shown) for branch in log.branches.values()]
+    return {**document, "turnstate": {"version": VERSION, "head": log.head.branch, "branches": branches}}
 
 
 def from_json(document: Any, *, os: Os | None = None) -> ConversationState:
@@ -78,18 +82,18 @@ def from_json(document: Any, *, os: Os | None = None) -> ConversationState:
     state = ConversationState(id, os=os)
     settings.restore(state, document)
     entries, part = _entries(document), document.get("turnstate")
-    tangent = _tangent_fields(document.get("tangent_state"), has_timelines=part is not None)
+    tangent = _tangent_fields(document.get("tangent_state"), has_log=part is not None)
     main = _entries(tangent, "$.tangent_state", MAIN) if tangent else []
     checkpoints = _checkpoints(document.get("checkpoint_manager"))
     if part is not None:
         known = {one.id: one for one in (*main, *entries) if isinstance(one, Message)}
-        _restore_timelines(state, part, known)
+        _restore_log(state, part, known)
     elif tangent is None:
-        state.record_settings()
-        state.head.extend([*_summary(document), *entries, *checkpoints, _lines(document)])
+        for entry in [*_summary(document), *entries, *checkpoints, _lines(document)]:
+            state.add(entry)
     else:
         _restore_tangent(state, document, [*entries, *checkpoints], tangent, main)
-    state.cap()
+    state.settle()
     return state
 
 
@@ -98,7 +102,7 @@ def _shown(state: ConversationState) -> Iterator[Message]:
     for entry in (*state.history, *(main.main_history if main else ())):
         yield from entry.user.messages
         yield entry.assistant
-    yield from state.head.pending
+    yield from state.shown.pending
     if main and main.main_next_message:
         yield from main.main_next_message.messages
 
@@ -128,46 +132,16 @@ def _tangent(state: ConversationState) -> dict[str, Any] | None:
     }
 
 
-def _timeline(timeline: Timeline, timelines: list[Timeline], shown: set[Any]) -> dict[str, Any]:
-    """Return what a timeline adds; if it starts in the middle of a log, recalled entries come first."""
-    recalled = [] if timeline.forked_at else timeline.recalled
-    entries: list[Entry] = [
-        *recalled,
-        *(_renumbered(entry, timeline) for entry in timeline.entries[timeline.forked_at :]),
-    ]
-    plain: dict[str, Any] = {"entries": [_kept(entry, shown) for entry in entries]}
-    if timeline.parent is not None:
-        at = timeline.forked_at + len(timeline.recalled) if timeline.forked_at else 0
-        plain |= {"parent": timelines.index(timeline.parent), "at": at, "name": timeline.name}
-        plain |= {"begun": timeline.begun + len(timeline.recalled)} if timeline.begun and not at else {}
-    if not timeline.shared and (created := max(0, timeline.created) + len(recalled)):
-        plain["created"] = created  # undo goes no further back
-    if timeline.former is not None and timeline.operation != "tangent":
-        shared = timeline.shared + len(timeline.recalled) if timeline.shared else 0
-        plain |= {"restores": timelines.index(timeline.former), "shared": shared}
-        plain |= {"operation": timeline.operation} if timeline.operation != "restore" else {}
-    if timeline.leavings:
-        known = len(timeline.recalled)
-        plain["left"] = [[place + known, timelines.index(one)] for place, one in timeline.leavings.items()]
+def _branch(log: MemoryLog, branch: BranchRow, shown: set[Any]) -> dict[str, Any]:
+    """Return a branch and the entries that it adds."""
+    plain: dict[str, Any] = {
+        "entries": [_kept(one.entry, shown) for one in log.entries[branch.id] if one.entry]
+    }
+    if branch.parent is not None:
+        plain |= {"parent": branch.parent, "at": branch.fork_seq, "former": branch.former}
+        plain |= {"operation": branch.operation, "created": branch.created}
+        plain |= {"name": branch.name} if branch.name else {}
     return plain
-
-
-def _renumbered(entry: Entry, timeline: Timeline) -> Entry:
-    """Return an entry with its references renumbered: in a document, the first entry is number 1."""
-    match entry:
-        case Revert(at=at, former=former):
-            return msgspec.structs.replace(entry, at=_number(at, timeline), former=_number(former, timeline))
-        case Tangent(undone=undone) if undone:
-            return msgspec.structs.replace(entry, undone=_number(undone, timeline))
-        case _:
-            return entry
-
-
-def _number(number: int, timeline: Timeline) -> int:
-    if number >= timeline.first:
-        return number - timeline.first + 1 + len(timeline.recalled)
-    cuts = (place for place, one in enumerate(timeline.recalled, start=1) if isinstance(one, Cut))
-    return next(cuts, 0) if number else 0
 
 
 def _kept(entry: Entry, shown: set[Any]) -> Any:
@@ -177,83 +151,72 @@ def _kept(entry: Entry, shown: set[Any]) -> Any:
     return [kind_of(entry), body]
 
 
-class _TimelinePart(msgspec.Struct, frozen=True):
+class _BranchPart(msgspec.Struct, frozen=True):
     entries: list[str | tuple[str, dict[str, Any]]]
     parent: int | None = None
     at: int = 0
-    begun: int = 0
+    former: int | None = None
+    operation: str = ""
     created: int = 0
     name: str = ""
-    restores: int | None = None
-    shared: int = 0
-    operation: str = "restore"
-    left: list[tuple[int, int]] = []
 
 
 class _DocumentPart(msgspec.Struct, frozen=True):
     version: int
     head: int
-    timelines: list[_TimelinePart]
+    branches: list[_BranchPart]
 
 
-def _restore_timelines(state: ConversationState, document: Any, known: dict[Any, Message]) -> None:
+def _restore_log(state: ConversationState, document: Any, known: dict[Any, Message]) -> None:
     at = "$.turnstate"
     version = document.get("version") if isinstance(document, dict) else None
     if isinstance(version, int) and version > VERSION:
         raise NewerFormat(f"the conversation has version {version}; update Turnstate to read it")
+    if version == 1:
+        document = from_timelines(document, at)
     try:
         part = msgspec.convert(document, _DocumentPart)
     except msgspec.ValidationError as error:
-        raise InvalidPayload(f"not the timelines of a conversation: {error}", path=at) from None
-    timelines = list[Timeline]()
-    for number, plain in enumerate(part.timelines):
-        here = f"{at}.timelines[{number}]"
-        timeline = _begun(plain, timelines, here)
-        known_ids = {message.id for message in timeline.messages}
+        raise InvalidPayload(f"not the log of a conversation: {error}", path=at) from None
+    log = MemoryLog(state.conversation_id)
+    for number, plain in enumerate(part.branches, start=1):
+        here = f"{at}.branches[{number - 1}]"
+        if number > 1:
+            log.graft(_row(number, plain, log, here))
+        log.head = log.tip(number)
+        ids = {one.id for one in log.walk(log.path())}
         for place, one in enumerate(plain.entries):
             entry = _read(one, known, f"{here}.entries[{place}]")
-            if isinstance(entry, Message) and entry.id in known_ids:
-                raise InvalidPayload(f"two messages have the id {entry.id}", path=f"{here}.entries[{place}]")
-            known_ids |= {entry.id} if isinstance(entry, Message) else set()
-            timeline.add(entry)
-        _take_place(timeline, plain, timelines, here)
-        timelines.append(timeline)
-    for number, plain in enumerate(part.timelines):
-        for place, tangent in plain.left:
-            if not 0 <= tangent < len(timelines):
-                raise InvalidPayload("no timeline has that number", path=f"{at}.timelines[{number}].left")
-            timelines[number].leavings[place] = timelines[tangent]
-    if not 0 <= part.head < len(timelines):
-        raise InvalidPayload("no timeline has that number", path=f"{at}.head")
-    state.timelines, state.head = timelines, timelines[part.head]
+            placed = log.add(entry)
+            if isinstance(entry, Message):
+                if placed.id in ids:
+                    where = f"{here}.entries[{place}]"
+                    raise InvalidPayload(f"two messages have the id {entry.id}", path=where)
+                ids.add(placed.id)
+    if part.head not in log.branches or not part.branches:
+        raise InvalidPayload("no branch has that number", path=f"{at}.head")
+    log.head = log.tip(part.head)
+    state.use(log)
 
 
-def _begun(plain: _TimelinePart, timelines: list[Timeline], at: str) -> Timeline:
+def _row(number: int, plain: _BranchPart, log: MemoryLog, at: str) -> BranchRow:
+    """Return a branch; raise `InvalidPayload` if it does not follow from the branches before it."""
     if plain.parent is None:
-        return Timeline()
-    if not 0 <= plain.parent < len(timelines):
-        raise InvalidPayload("a timeline must come after its parent", path=f"{at}.parent")
-    parent = timelines[plain.parent]
-    if not 0 <= plain.at <= len(parent.entries):
+        raise InvalidPayload("only the first branch has no parent", path=f"{at}.parent")
+    for name, branch in (("parent", plain.parent), ("former", plain.former)):
+        if branch is not None and branch not in log.branches:
+            raise InvalidPayload(f"a branch must come after its {name}", path=f"{at}.{name}")
+    if not 0 <= plain.at <= log.tip(plain.parent).seq:
         raise InvalidPayload("its parent has no such entry", path=f"{at}.at")
-    return parent.fork(name=plain.name, at=plain.at)
-
-
-def _take_place(timeline: Timeline, plain: _TimelinePart, timelines: list[Timeline], at: str) -> None:
-    """Set where a timeline began; if a restore created it, link it to the timeline that it replaced."""
-    if not (0 <= plain.begun <= len(timeline.entries) and 0 <= plain.created <= len(timeline.entries)):
-        raise InvalidPayload("it has no such entry", path=f"{at}.{'begun' if plain.begun else 'created'}")
-    timeline.begun = plain.begun or timeline.begun
-    timeline.created = plain.created or timeline.created
-    if plain.restores is None:
-        return
-    if not 0 <= plain.restores < len(timelines):
-        raise InvalidPayload("a timeline must come after the one that it restores", path=f"{at}.restores")
-    left = timelines[plain.restores]
-    if not 0 <= plain.shared <= min(len(left.entries), len(timeline.entries)):
-        raise InvalidPayload("the timelines share fewer entries than that", path=f"{at}.shared")
-    timeline.operation, timeline.former, timeline.shared = plain.operation, left, plain.shared
-    timeline.created = plain.created or plain.shared
+    return BranchRow(
+        id=number,
+        parent=plain.parent,
+        fork_seq=plain.at,
+        created=plain.created,
+        name=plain.name,
+        operation=plain.operation,
+        former=plain.former,
+    )
 
 
 def _read(plain: str | tuple[str, dict[str, Any]], known: dict[Any, Message], at: str) -> Entry:
@@ -269,14 +232,14 @@ def _read(plain: str | tuple[str, dict[str, Any]], known: dict[Any, Message], at
         raise InvalidPayload(str(error), path=at) from None
 
 
-def _tangent_fields(document: Any, *, has_timelines: bool) -> dict[str, Any] | None:
-    """Return the state of a tangent, if any; the main conversation may be in the timelines only."""
+def _tangent_fields(document: Any, *, has_log: bool) -> dict[str, Any] | None:
+    """Return the state of a tangent, if any; the main conversation may be in the log only."""
     if document is None:
         return None
     at = "$.tangent_state"
     if not isinstance(document, dict):
         raise InvalidPayload(f"expected an object, got {type(document).__name__}", path=at)
-    if has_timelines and "main_history" not in document:
+    if has_log and "main_history" not in document:
         return None
     for name in ("main_history", "main_transcript"):
         if name not in document:
@@ -287,7 +250,7 @@ def _tangent_fields(document: Any, *, has_timelines: bool) -> dict[str, Any] | N
 
 
 def _checkpoints(document: Any) -> list[Entry]:
-    """Return the entries for checkpoints, for a document without timelines."""
+    """Return the entries for checkpoints, for a document without a log."""
     if document is None:
         return []
     try:
@@ -304,21 +267,22 @@ def _restore_tangent(
     main: list[Entry],
 ) -> None:
     """Build the main conversation and the tangent, which begins where the two differ."""
-    state.record_settings()
-    root, at = state.head, "$.tangent_state"
-    root.extend(_summary(tangent, at, MAIN))
+    at = "$.tangent_state"
     summary = (
         [] if document.get("latest_summary") == tangent.get("main_latest_summary") else _summary(document)
     )
     pairs = enumerate(zip(main, entries, strict=False))
     shared = next((place for place, (one, other) in pairs if one != other), min(len(main), len(entries)))
-    begun = len(root.entries) + shared
-    root.extend([*main, _lines(tangent, at, MAIN)])
-    aside = root.fork(name=str(ids.message_id()), at=begun)
-    aside.add(Tangent(name=aside.name, started=max(1, tangent["tangent_start_time"])))
-    aside.extend([*summary, *entries[shared:], _lines(document)])
-    state.head = aside
-    state.timelines.append(aside)
+    for entry in [*_summary(tangent, at, MAIN), *main[:shared]]:
+        state.add(entry)
+    place, log = state.log.head, state.log
+    for entry in [*main[shared:], _lines(tangent, at, MAIN)]:
+        log.add(entry)
+    name, started = str(ids.message_id()), max(1, tangent["tangent_start_time"])
+    fork = Fork(parent=place.branch, seq=place.seq, name=name, operation=TANGENT)
+    own = [Tangent(name=name, started=started), *summary, *entries[shared:], _lines(document)]
+    log.apply(Effect(fork=fork, entries=tuple(own)), now=started)
+    state.use(log)
 
 
 def _entries(document: dict[str, Any], base: str = "$", prefix: str = "") -> list[Entry]:
@@ -371,7 +335,7 @@ def _usage(document: Any, at: str) -> Usage:
 
 
 def _summary(document: dict[str, Any], at: str = "$", prefix: str = "") -> list[Entry]:
-    """Return the entry for the summary, if there is one, for a document without timelines."""
+    """Return the entry for the summary, if there is one, for a document without a log."""
     summary, here = document.get(f"{prefix}latest_summary"), f"{at}.{prefix}latest_summary"
     if summary is None:
         return []
@@ -382,7 +346,7 @@ def _summary(document: dict[str, Any], at: str = "$", prefix: str = "") -> list[
 
 
 def _lines(document: dict[str, Any], at: str = "$", prefix: str = "") -> Note:
-    """Return the entry for the transcript, for a document without timelines."""
+    """Return the entry for the transcript, for a document without a log."""
     lines = document[f"{prefix}transcript"]
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise InvalidPayload("a transcript must be a list of lines", path=f"{at}.{prefix}transcript")

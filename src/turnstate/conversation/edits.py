@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
@@ -19,10 +19,10 @@ from msgspec import Struct, structs
 
 from .. import folder_gate
 from ..errors import InputError
+from ..ids import Clock, wall_clock
 from .line_tracker import FileLineTracker, LineChange, Who, churn, line_count
-from .state import ConversationState
 
-__all__ = ["ABSENT", "LARGEST", "EditConflict", "LineTracking", "Look", "kept_tracking", "look"]
+__all__ = ["ABSENT", "LARGEST", "EditConflict", "LineTracking", "Look", "look"]
 
 LARGEST = 64 * 1024 * 1024
 """Maximum bytes of a file that is read."""
@@ -78,23 +78,48 @@ class EditConflict(Struct, frozen=True, kw_only=True):
     gone: bool = False
 
 
-@contextmanager
-def kept_tracking(state: ConversationState, since: Mapping[str, FileLineTracker]) -> Iterator[None]:
-    """Keep the trackers that tools changed since `since`, even if the block replaces those of the state."""
-    with state.files_lock:
-        tracked = state.file_line_tracker
-        yield
-        changed = {path: one for path, one in tracked.items() if one != since.get(path)}
-        state.file_line_tracker = {**state.file_line_tracker, **changed}
-
-
 class LineTracking:
-    """Tracks the files of one conversation."""
+    """Tracks the files of one conversation: the records as the log has them, and what is new."""
 
-    def __init__(self, state: ConversationState, root: Path, *, home: Path | None = None) -> None:
-        self._state, self._root, self._home = state, root.absolute(), home
-        self._timeline, self._former = state.head, state.file_line_tracker
+    def __init__(
+        self,
+        root: Path,
+        known: Mapping[str, FileLineTracker] | None = None,
+        *,
+        home: Path | None = None,
+        now: Clock = wall_clock,
+        entries: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Track files under a root; `entries` returns how many entries the conversation has."""
+        self._root, self._home, self._now, self._entries = root.absolute(), home, now, entries
+        self._lock = Lock()  # tools track files in threads
+        self._recorded = dict(known or {})
+        self._new = dict[str, FileLineTracker]()
         self._noticed = dict[str, LineChange]()  # the user's changes, until the agent reads or writes
+
+    @property
+    def records(self) -> dict[str, FileLineTracker]:
+        """What is known about each file, also what is not recorded yet."""
+        with self._lock:
+            return {**self._recorded, **self._new}
+
+    @property
+    def unrecorded(self) -> dict[str, FileLineTracker]:
+        """What the log does not have yet; pass it to `recorded` once it is there."""
+        with self._lock:
+            return dict(self._new)
+
+    def recorded(self, records: Mapping[str, FileLineTracker]) -> None:
+        """Note that the log has these records now; a file may have changed again meanwhile."""
+        with self._lock:
+            self._recorded |= records
+            self._new = {path: one for path, one in self._new.items() if one != records.get(path)}
+
+    def known(self, records: Mapping[str, FileLineTracker]) -> None:
+        """Note that the log has these records now and no others; what it does not have yet stays."""
+        with self._lock:
+            self._recorded = dict(records)
+            self._new = {path: one for path, one in self._new.items() if one != records.get(path)}
 
     def canonical(self, path: str | os.PathLike[str]) -> str:
         """Return the path under which a file is tracked: absolute, with all symbolic links resolved."""
@@ -182,26 +207,29 @@ class LineTracking:
             name, structs.replace(known, prev_fswrite_lines=known.after_fswrite_lines, is_reported=True)
         )
 
-    def follow(self, put_back: Iterable[str | os.PathLike[str]] = ()) -> tuple[str, ...]:
-        """Update the trackers after the conversation moved or files were restored; return updated paths.
+    def follow(
+        self,
+        known: Mapping[str, FileLineTracker],
+        put_back: Iterable[str | os.PathLike[str]] = (),
+    ) -> tuple[str, ...]:
+        """Use other records after the conversation moved or files were restored; return updated paths.
 
         A file that is as the agent knew it before the move, or that was restored, is not the user's edit.
         """
-        ours = {self.canonical(path) for path in put_back}
+        former, ours = self.records, {self.canonical(path) for path in put_back}
+        with self._lock:
+            self._recorded, self._new = dict(known), {}
         others = list[str]()
-        for name, known in [*self._state.file_line_tracker.items()]:
+        for name, one in known.items():
             found = look(_path(name))
-            before = self._former.get(name, known)
-            if known.sha256 != found.digest and (name in ours or before.sha256 == found.digest):
-                self._set(name, self._settled(known, found))
+            before = former.get(name, one)
+            if one.sha256 != found.digest and (name in ours or before.sha256 == found.digest):
+                self._set(name, self._settled(one, found))
                 others.append(name)
-        self._timeline, self._former = self._state.head, self._state.file_line_tracker
         self._noticed.clear()
         return tuple(others)
 
     def _before(self, path: str | os.PathLike[str]) -> tuple[str, FileLineTracker, Look]:
-        if self._state.head is not self._timeline:
-            self.follow()
         name = self.canonical(path)
         return name, self._known(name), look(_path(name))
 
@@ -226,17 +254,15 @@ class LineTracking:
         )
 
     def _known(self, name: str) -> FileLineTracker:
-        return self._state.file_line_tracker.get(name, FileLineTracker())
+        with self._lock:
+            return self._new.get(name) or self._recorded.get(name) or FileLineTracker()
 
     def _set(self, name: str, known: FileLineTracker) -> None:
-        with self._state.files_lock:
-            self._state.file_line_tracker = {**self._state.file_line_tracker, name: known}
-        if self._state.head is self._timeline:
-            self._former = self._state.file_line_tracker
+        with self._lock:
+            self._new[name] = known
 
     def _change(self, by: Who, added: int, removed: int) -> LineChange:
-        entries = self._state.head.first - 1 + len(self._state.head.entries)
-        return LineChange(by=by, at=self._state.os.now(), added=added, removed=removed, entry=entries)
+        return LineChange(by=by, at=self._now(), added=added, removed=removed, entry=self._entries())
 
 
 def _path(name: str) -> bytes:

@@ -6,6 +6,8 @@ assistant message: text, tool results, or tool results followed by text if the u
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from ..entry import Checkpoint, Usage
 from ..message import Message, ToolCallResult
 from ..part import ImagePart
@@ -59,3 +61,13 @@ class CheckpointState(Value, frozen=True, kw_only=True):
 
 
 MAX_TRANSCRIPT_LEN = 10_000
+
+
+class ConversationCheckpoint(Struct, frozen=True, kw_only=True):
+    """The main conversation while a tangent is open."""
+
+    main_history: list[HistoryEntry]
+    main_next_message: UserMessage | None
+    main_transcript: list[str]
+    main_latest_summary: tuple[str, RequestMetadata] | None
+    tangent_start_time: int

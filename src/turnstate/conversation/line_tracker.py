@@ -7,11 +7,13 @@ and so is every other character that only some programs treat as a line ending.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
 import msgspec
 
+from ..entry import FileLines
 from ..errors import InvalidPayload
 from ..value import Value
 
@@ -107,3 +109,12 @@ def tracker_from_json(document: Any, *, at: str = "$") -> FileLineTracker:
         return msgspec.convert(document, FileLineTracker)
     except msgspec.ValidationError as error:
         raise InvalidPayload(f"not a line tracker: {error}", path=at) from None
+
+
+def track(known: dict[str, FileLineTracker], entry: object) -> None:
+    """Take one more entry into what is known about files; an unreadable record is dropped."""
+    if isinstance(entry, FileLines):
+        known.pop(entry.path, None)
+        if entry.record is not None:
+            with suppress(InvalidPayload):
+                known[entry.path] = tracker_from_json(entry.record)

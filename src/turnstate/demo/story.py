@@ -19,7 +19,7 @@ import msgspec
 from .. import codec, formats
 from ..checkpoints import CheckpointManager
 from ..context.window import Window
-from ..conversation import ConversationState, fields
+from ..conversation import fields
 from ..entry import START
 from ..errors import GitMissing
 from ..home import Home
@@ -141,44 +141,43 @@ async def play_tangent(sessions: SessionManager, claims: Claims) -> list[Message
     """Begin a tangent with tool calls, leave it, and return its messages."""
     before = await _picture(sessions)
     session = await sessions.open(SESSION)
-    state = await session.conversation()
-    name = state.begin_tangent()
-    _talk(state)
-    await session.commit(state)
-    aside = state.messages[len(before.messages) :]
+    name = await session.begin_tangent()
+    aside = _talk()
+    await session.append(*aside)
     screen.line(f"  From message {len(before.messages)}: {len(aside)} messages, two of them tool results.")
 
-    state.exit_tangent_mode()
-    await session.commit(state)
+    await session.leave_tangent()
     claims.make(
         "Left: messages, state and next request are byte for byte what they were.",
         holds=await _picture(sessions) == before,
     )
 
-    again = await (await sessions.open(SESSION)).conversation()
-    again.reopen_tangent(name)
+    again = await sessions.open(SESSION)
+    await again.reopen_tangent(name)
     claims.make(
         f"The {len(aside)} messages of the tangent are stored: it can be resumed.",
-        holds=again.messages[len(before.messages) :] == aside,
+        holds=(await again.messages())[len(before.messages) :] == aside,
     )
+    await again.leave_tangent()
     return aside
 
 
-def _talk(state: ConversationState) -> None:
-    """Talk about something that has nothing to do with the jobs."""
+def _talk() -> list[Message]:
+    """Return a talk about something that has nothing to do with the jobs."""
     disk = ToolCallRequest(name="run_command", args={"command": "df -h /var/backup"})
     calendar = ToolCallRequest(name="read_file", args={"path": "ops/calendar.md"})
-    state.set_next_user_message("By the way: does the backup of Sunday still fit on the disk?")
-    state.push_assistant_message(Message.assistant("I look at both.", tool_calls=[disk, calendar]))
-    state.add_tool_results(
-        [
-            ToolCallResult(tool_call_id=calendar.id, result="Sunday: full backup, about 40 GB"),
-            ToolCallResult(tool_call_id=disk.id, result="120G   71G   49G  60% /var/backup"),
-        ]
-    )
-    state.push_assistant_message(Message.assistant("It does: 49 GB are free, and it takes about 40."))
-    state.set_next_user_message("Good. Remind me on Saturday.")
-    state.push_assistant_message(Message.assistant("I will."))
+    results = [
+        ToolCallResult(tool_call_id=calendar.id, result="Sunday: full backup, about 40 GB"),
+        ToolCallResult(tool_call_id=disk.id, result="120G   71G   49G  60% /var/backup"),
+    ]
+    return [
+        Message.user("By the way: does the backup of Sunday still fit on the disk?"),
+        Message.assistant("I look at both.", tool_calls=[disk, calendar]),
+        Message.tool(results),
+        Message.assistant("It does: 49 GB are free, and it takes about 40."),
+        Message.user("Good. Remind me on Saturday."),
+        Message.assistant("I will."),
+    ]
 
 
 async def play_compaction(sessions: SessionManager, claims: Claims) -> None:
@@ -221,9 +220,8 @@ async def play_checkpoint(sessions: SessionManager, claims: Claims, folder: Path
     file.write_text(agent.source(FILE))
     (tree / "README.md").write_text("Jobs that run every night.\n")
     session = await sessions.open(SESSION)
-    state = await session.conversation()
     try:
-        checkpoints = await CheckpointManager.open(state, tree, session=session, home=Home(folder / "home"))
+        checkpoints = await CheckpointManager.open(session, tree, home=Home(folder / "home"))
     except GitMissing:
         screen.line(f"  Skipped: checkpoints need git {OLDEST[0]}.{OLDEST[1]} or newer, which is missing.")
         return []
@@ -248,17 +246,18 @@ async def play_checkpoint(sessions: SessionManager, claims: Claims, folder: Path
 
 async def _overwrite(checkpoints: CheckpointManager, file: Path) -> list[Message]:
     """Run one turn that overwrites a file, with the checkpoints that an agent takes."""
-    state, question = checkpoints.state, f"Make {FILE} shorter."
-    start = len(state.messages)
+    session, question = checkpoints.session, f"Make {FILE} shorter."
     call = ToolCallRequest(name="write_file", args={"path": FILE, "text": NEW_TEXT})
-    state.set_next_user_message(question)
-    state.push_assistant_message(Message.assistant("I rewrite it.", tool_calls=[call]))
+    said = [Message.user(question), Message.assistant("I rewrite it.", tool_calls=[call])]
+    await session.append(*said)
     file.write_text(NEW_TEXT)
-    state.add_tool_results([ToolCallResult(tool_call_id=call.id, result=f"{len(NEW_TEXT)} bytes written")])
+    written = Message.tool([ToolCallResult(tool_call_id=call.id, result=f"{len(NEW_TEXT)} bytes written")])
+    await session.append(written)
     await checkpoints.tool_finished(call.name, call=call.id)
-    state.push_assistant_message(Message.assistant("It has one line now."))
+    done = Message.assistant("It has one line now.")
+    await session.append(done)
     await checkpoints.turn_finished(question)
-    return state.messages[start:]
+    return [*said, written, done]
 
 
 def _contents(tree: Path) -> dict[str, bytes]:

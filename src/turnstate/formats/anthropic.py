@@ -43,7 +43,7 @@ _DOCUMENTS = ("application/pdf",)
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-class _Wire(Struct):
+class _AnthropicWire(Struct):
     role: Literal["user", "assistant", "system"]
     content: str | list[dict[str, Any]]
 
@@ -109,7 +109,7 @@ class Anthropic(Exchange):
         return replies.answer(payload)
 
     def _stream(self) -> ResponseStream:
-        return replies.Stream()
+        return replies.AnthropicStream()
 
     def _write(self, message: Message, scope: Scope) -> Any:
         if message.role == "tool":
@@ -243,7 +243,7 @@ def _as_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _drafts(index: int, item: Any) -> Iterable[Draft]:
-    wire: _Wire = expect(item, _Wire, f"$.messages[{index}]")
+    wire: _AnthropicWire = expect(item, _AnthropicWire, f"$.messages[{index}]")
     if isinstance(wire.content, str) or wire.role != "user" or not wire.content:
         return (_draft(wire.role, wire.content, item),)
     return _split(wire.content, item)

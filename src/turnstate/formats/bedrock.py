@@ -38,7 +38,7 @@ _IMAGES = ("png", "jpeg", "gif", "webp")
 _DOCUMENTS = ("pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md")
 
 
-class _Wire(Struct):
+class _BedrockWire(Struct):
     role: Literal["user", "assistant", "system"]
     content: list[dict[str, Any]]
 
@@ -108,7 +108,7 @@ class Bedrock(Exchange):
         return replies.answer(payload)
 
     def _stream(self) -> ResponseStream:
-        return replies.Stream()
+        return replies.BedrockStream()
 
     def _write(self, message: Message, scope: Scope) -> Any:
         if message.role == "tool":
@@ -265,7 +265,7 @@ def _write_tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _drafts(index: int, item: Any) -> Iterable[Draft]:
-    wire: _Wire = expect(item, _Wire, f"$.messages[{index}]")
+    wire: _BedrockWire = expect(item, _BedrockWire, f"$.messages[{index}]")
     if wire.role == "system":
         return (Draft("system", item, _content(wire.content)),)
     if wire.role == "user":

@@ -41,7 +41,7 @@ _NAMING = {"functionCall": False, "function_call": False, "functionResponse": Tr
 """The parts that name a call, and whether they answer it."""
 
 
-class _Wire(Struct):
+class _GeminiWire(Struct):
     parts: list[dict[str, Any]] = []
     role: Literal["user", "model"] | None = "user"
 
@@ -116,7 +116,7 @@ class Gemini(Exchange):
         return replies.answer(payload)
 
     def _stream(self) -> ResponseStream:
-        return replies.Stream()
+        return replies.GeminiStream()
 
     def _write(self, message: Message, scope: Scope) -> Any:
         if message.role == "tool":
@@ -229,7 +229,7 @@ def _name(call: tuple[str, int]) -> str:
 
 
 def _drafts(index: int, item: Any) -> Iterable[Draft]:
-    wire: _Wire = expect(item, _Wire, f"$.contents[{index}]")
+    wire: _GeminiWire = expect(item, _GeminiWire, f"$.contents[{index}]")
     if wire.role != "model":
         return _split(wire.parts, item) if wire.parts else (Draft("user", item, ""),)
     parts = [rules.camel(part) for part in wire.parts]

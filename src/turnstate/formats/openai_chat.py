@@ -47,7 +47,7 @@ class _Call(Struct):
     custom: _Custom | None = None
 
 
-class _Wire(Struct):
+class _ChatWire(Struct):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[dict[str, Any]] | None = None
     tool_calls: list[_Call] | None = None
@@ -92,7 +92,7 @@ class OpenAIChat(Exchange):
 
     def _read(self, items: Sequence[Any], start: int = 0, before: Role | None = None) -> Iterator[Draft]:
         for index in range(start, len(items)):
-            wire: _Wire = expect(items[index], _Wire, f"$.messages[{index}]")
+            wire: _ChatWire = expect(items[index], _ChatWire, f"$.messages[{index}]")
             draft = _draft(wire, [items[index]])
             draft.end = index + 1
             yield draft
@@ -104,7 +104,7 @@ class OpenAIChat(Exchange):
         return replies.answer(payload)
 
     def _stream(self) -> ResponseStream:
-        return replies.Stream()
+        return replies.ChatStream()
 
     def _write(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
         if message.role == "tool":
@@ -189,7 +189,7 @@ def _batch(run: Sequence[Message]) -> Message:
     return run[0].replace(content=parts or None, tool_calls=calls)
 
 
-def _draft(wire: _Wire, piece: list[Any]) -> Draft:
+def _draft(wire: _ChatWire, piece: list[Any]) -> Draft:
     if wire.role == "tool":
         result = result_of_blocks(wire.content, _read_part)
         return Draft("tool", piece, results=(Result(wire.tool_call_id or "", result),))
@@ -221,7 +221,7 @@ def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
     return {"id": scope.wire_id(call.id), "type": "function", "function": function}
 
 
-def _read_content(wire: _Wire) -> Content | None:
+def _read_content(wire: _ChatWire) -> Content | None:
     if wire.content is None or isinstance(wire.content, str):
         return wire.content
     return tuple(_read_part(block) for block in wire.content)

@@ -271,7 +271,7 @@ class OpenAIResponses(Exchange):
         return replies.answer(payload)
 
     def _stream(self) -> ResponseStream:
-        return replies.Stream()
+        return replies.ResponsesStream()
 
     def _write(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
         if message.role == "tool":

@@ -16,7 +16,7 @@ from fnmatch import translate
 
 from ..folder_walk import FileInfo, folder_at, listed, walk
 from ..own_files import HEAD, SHADOW_NAMES, SNAPSHOT_FOLDER, kind_of, main_file
-from .worker import Refused
+from .worker import JobRefused
 
 MAX_LISTED = 2_000
 MAX_HITS = 200
@@ -50,7 +50,7 @@ def search_files(root: str, path: str, names: str, pattern: str) -> Iterator[tup
     try:
         expression = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise Refused(f"{pattern!r:.200} is not a regular expression: {error}") from None
+        raise JobRefused(f"{pattern!r:.200} is not a regular expression: {error}") from None
     with _opened(root, path) as top:
         for folder, every in walk(top, path):
             if _is_own_folder(folder, every):
@@ -73,7 +73,7 @@ def _matcher(pattern: str) -> Callable[[FileInfo], bool]:
     try:
         matches = re.compile(translate(pattern)).match
     except (re.error, RecursionError, OverflowError) as error:
-        raise Refused(f"{pattern!r:.200} is not a pattern for names: {error}") from None
+        raise JobRefused(f"{pattern!r:.200} is not a pattern for names: {error}") from None
     return lambda one: bool(matches(one.path.rpartition("/")[2]) or matches(one.path))
 
 
@@ -83,13 +83,13 @@ def _opened(root: str, path: str) -> Iterator[int]:
         with folder_at(root, path) as folder:
             yield folder
     except FileNotFoundError:
-        raise Refused(f"{path or '.'!r:.200} does not exist") from None
+        raise JobRefused(f"{path or '.'!r:.200} does not exist") from None
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             text = "is a file or goes through a link; links are not followed"
         else:
             text = f"cannot be opened: {error.strerror}"
-        raise Refused(f"{path or '.'!r:.200} {text}") from None
+        raise JobRefused(f"{path or '.'!r:.200} {text}") from None
 
 
 def _text(folder: int, one: FileInfo) -> str:

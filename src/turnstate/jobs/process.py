@@ -76,7 +76,7 @@ async def run(name: str, *arguments: Any, seconds: float) -> JobResult:
         try:
             with _workers.slots:
                 given: JobResult | BaseException = job.run()
-        except BaseException as error:
+        except BaseException as error:  # whatever it is, it is raised where the result is awaited
             given = error
         with suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(deliver, given)

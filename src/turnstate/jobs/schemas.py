@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from .worker import Refused
+from .worker import JobRefused
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _MOST_ERRORS = 100
@@ -58,9 +58,9 @@ def _errors(validator: Any, args: dict[str, Any]) -> Iterator[Any]:
     try:
         yield from validator.iter_errors(args)
     except RecursionError:
-        raise Refused("it refers to itself without an end") from None
+        raise JobRefused("it refers to itself without an end") from None
     except Unresolvable as error:
-        raise Refused(_not_inside(str(error.ref))) from None
+        raise JobRefused(_not_inside(str(error.ref))) from None
 
 
 def _check_references(schema: dict[str, Any]) -> None:
@@ -79,7 +79,7 @@ def _check_references(schema: dict[str, Any]) -> None:
                 try:
                     resolver.lookup(reference)
                 except Unresolvable:
-                    raise Refused(_not_inside(reference)) from None
+                    raise JobRefused(_not_inside(reference)) from None
         waiting += [(one, resolver.in_subresource(one)) for one in resource.subresources()]
 
 

@@ -6,7 +6,7 @@ work in the middle of a match: SIGIO when the parent's end of the pipe closes, a
 deadline.
 
 A job is a function in a module of this package that yields records. The module imports nothing of Turnstate
-that is not as small as itself. A job raises `Refused` for input that it cannot take.
+that is not as small as itself. A job raises `JobRefused` for input that it cannot take.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ GRACE = 1.0
 _ENDING = (signal.SIGIO, signal.SIGALRM, signal.SIGTERM)
 
 
-class Refused(Exception):
+class JobRefused(Exception):
     """The input of a job is invalid; the text says why."""
 
 
@@ -73,11 +73,11 @@ def _run(job: dict[str, Any], answers: int) -> dict[str, Any]:
     """Send each record of a job as soon as it is found; return how the job ended."""
     try:
         if job["name"] not in JOBS:
-            raise Refused(f"there is no job {job['name']!r:.80}")
+            raise JobRefused(f"there is no job {job['name']!r:.80}")
         run = getattr(import_module(f".{JOBS[job['name']]}", __package__), job["name"])
         for record in run(*job["arguments"]):
             _send(answers, {"record": record})
-    except Refused as refusal:
+    except JobRefused as refusal:
         return {"refused": str(refusal)}
     except MemoryError:
         return {"exhausted": True}

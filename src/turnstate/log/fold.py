@@ -1,10 +1,10 @@
 """The fold of a log: the entries of a path, in order, reduced to the state of a conversation.
 
 The state is the messages, the newest prompt, bootstrap and model, and the decisions with their consequences:
-the newest cut that holds, the summary in force, the open calls. A session folds the rows that it loads; the
-timeline of a conversation state folds the same entries into lists that can be forked. They agree because
-both use this class. `Loaded` is the part of a path that windows are made of, with the stored counts of its
-messages. A damaged row is set aside and reported, and the entries around it are still used.
+the newest cut that holds, the summary in force, the open calls. Windows, views and conversations without a
+session agree because all of them use this class. `Loaded` is the part of a path that windows are made of,
+with the stored counts of its messages. A damaged row is set aside and reported, and the entries around it
+are still used.
 
 An answer that the core gives for a call is shown as a tool message, but it is not a result: the first real
 result of that call is still accepted.
@@ -12,13 +12,13 @@ result of that call is still accepted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Reversible, Sequence
+from collections.abc import Reversible, Sequence
 from itertools import takewhile
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any
 
 from msgspec import structs
 
-from ..context.calls import KnownCalls, is_shown_as, unknown_calls
+from ..context.calls import is_shown_as
 from ..context.preface import Preface
 from ..context.view import in_force
 from ..entry import (
@@ -42,128 +42,27 @@ from ..message import Message, ToolCallRequest
 from ..stores.values import Position, Row, Span
 from ..toolspec import ToolSpec
 
-T = TypeVar("T")
-
-
-class GrowingList(Protocol[T]):
-    """A sequence that grows at its end: a list, or one that can be forked."""
-
-    def append(self, item: T, /) -> None: ...  # noqa: D102
-    @overload
-    def __getitem__(self, index: int, /) -> T: ...
-    @overload
-    def __getitem__(self, index: slice, /) -> list[T]: ...
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[T]: ...
-    def __reversed__(self) -> Iterator[T]: ...
-
-
-class ForkedList(Sequence[T]):
-    """A list that can continue from a position in another list without copying it.
-
-    Forking takes constant time. Items added after the fork are visible on one side only, so abandoning a fork
-    means dropping it.
-    """
-
-    __slots__ = ("_base", "_own", "_parent")
-
-    def __init__(self, parent: ForkedList[T] | None = None, at: int | None = None) -> None:
-        self._parent = parent
-        self._base = 0 if parent is None else len(parent) if at is None else at
-        self._own: list[T] = []
-
-    def append(self, item: T) -> None:
-        """Add an item at the end."""
-        self._own.append(item)
-
-    def replace_last(self, item: T) -> None:
-        """Replace the last item, on this side of a fork only."""
-        if self._own:
-            self._own[-1] = item
-        else:
-            self._base -= 1
-            self._own.append(item)
-
-    def replace(self, place: int, item: T) -> None:
-        """Replace an item that was added after the fork."""
-        self._own[place - self._base] = item
-
-    def fork(self, at: int | None = None) -> ForkedList[T]:
-        """Return a list that continues from the end, or from an earlier position."""
-        return ForkedList(self, at)
-
-    def __len__(self) -> int:
-        return self._base + len(self._own)
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[T]: ...
-
-    def __getitem__(self, index: int | slice) -> T | list[T]:
-        if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
-            return self._between(start, stop)[::step] if step > 0 else list(self)[index]
-        place = index + len(self) if index < 0 else index
-        if not 0 <= place < len(self):
-            raise IndexError(index)
-        return next(iter(self._between(place, place + 1)))
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._between(0, len(self)))
-
-    def __reversed__(self) -> Iterator[T]:
-        line: ForkedList[T] | None = self
-        end = len(self)
-        while line is not None and end > 0:
-            for place in range(min(len(line._own), end - line._base) - 1, -1, -1):
-                yield line._own[place]
-            end, line = min(end, line._base), line._parent
-
-    def _between(self, start: int, stop: int) -> list[T]:
-        pieces = list[list[T]]()
-        line: ForkedList[T] | None = self
-        while line is not None and stop > start:
-            if stop > line._base:
-                first = max(0, start - line._base)
-                pieces.append(line._own[first : stop - line._base])
-            stop, line = min(stop, line._base), line._parent
-        return [item for piece in reversed(pieces) for item in piece]
-
 
 class Fold:
     """The messages and decisions of a path, or of its last part up to the head."""
 
-    def __init__(
-        self,
-        messages: GrowingList[Message] | None = None,
-        decisions: GrowingList[Decision] | None = None,
-        base: Fold | None = None,
-        *,
-        whole: bool = True,
-    ) -> None:
-        """Fold into these lists; with a base, they are forks of its lists and the fold continues from it.
-
-        `whole` is False if the path has earlier entries that are not folded in.
-        """
+    def __init__(self, messages: list[Message] | None = None, *, whole: bool = True) -> None:
+        """Fold into a list; `whole` is False if the path has earlier entries that are not folded in."""
         self._whole = whole
-        self.messages: GrowingList[Message] = [] if messages is None else messages
-        self.decisions: GrowingList[Decision] = [] if decisions is None else decisions
-        self.prompt: str | None = base.prompt if base else None
-        self.bootstrap: str | None = base.bootstrap if base else None
-        self.model: ModelChange | None = base.model if base else None
-        self.started: frozenset[CallId] = base.started if base else frozenset()
-        self.paused: bool = base.paused if base else False
-        self.ended_early: EarlyEnd | None = base.ended_early if base else None
-        self.calibration: dict[str, Any] = base.calibration if base else {}
-        # Forks share the next two: ids are never reused, and a fork has the same messages before it.
-        self._answers: set[MessageId] = base._answers if base else set()
-        self._messages_before: dict[str, int] = base._messages_before if base else {}
+        self.messages = list[Message]() if messages is None else messages
+        self.decisions = list[Decision]()
+        self.prompt: str | None = None
+        self.bootstrap: str | None = None
+        self.model: ModelChange | None = None
+        self.started = frozenset[CallId]()
+        self.paused = False
+        self.ended_early: EarlyEnd | None = None
+        self.calibration: dict[str, Any] = {}
+        self._messages_before = dict[str, int]()
         self._holding = list[Decision]()
         self._in_force = tuple[Decision, ...]()
         self._held = 0
-        self.recalled: int = base.recalled if base else 0
+        self.recalled = 0
         """The number of leading messages from before the folded part: prompts, questions."""
 
     def add(self, entry: Entry) -> Message | None:
@@ -190,7 +89,6 @@ class Fold:
             case Answer():
                 self.decisions.append(entry)
                 if shown := entry.message:
-                    self._answers.add(shown.id)
                     self.messages.append(shown)
                 return shown
             case _ if isinstance(entry, Decision):
@@ -220,11 +118,6 @@ class Fold:
     def cut(self) -> Cut | None:
         """The newest cut that holds."""
         return next((one for one in reversed(self.holding) if isinstance(one, Cut)), None)
-
-    def cut_before(self, cut: Cut) -> Cut | None:
-        """Return the cut that held before another; the newest one if the other is not folded in yet."""
-        earlier = effective(takewhile(lambda one: one is not cut, self.decisions))
-        return next((one for one in reversed(earlier) if isinstance(one, Cut)), None)
 
     def model_summary(self, cut: Cut) -> Summary | None:
         """Return the newest summary that a model wrote for a cut, if it holds."""
@@ -294,16 +187,6 @@ class Fold:
         """The calls that await a result; none once the user has sent a message instead."""
         return open_calls(self.messages)
 
-    def known_calls(self, messages: Sequence[Message]) -> KnownCalls:
-        """Return the calls that messages refer to, with their results, looking back only as far as needed."""
-        known = KnownCalls()
-        for message in reversed(self.messages):
-            if message.id not in self._answers:
-                known.recall(message)
-                if message.tool_calls and not unknown_calls(known, messages):
-                    break
-        return known
-
 
 def open_calls(messages: Reversible[Message]) -> list[ToolCallRequest]:
     """Return the calls of the last round that await a result, in their order."""
@@ -328,9 +211,8 @@ class Loaded:
         self.head = Position(path[0].branch if path else 0, first - 1)
         self.at_head = ""  # id of the entry at the head, if it is known
         self.active = 0  # when the session was last active, as of the load
-        self.messages = list[Message]()
-        self.decisions = list[Decision]()
-        self.fold = Fold(self.messages, self.decisions, whole=self.whole)
+        self.fold = Fold(whole=self.whole)
+        self.messages, self.decisions = self.fold.messages, self.fold.decisions
         self.places = dict[str, int]()
         self._held = set[str]()  # cuts for which everything is loaded
         self.damaged = list[Row]()

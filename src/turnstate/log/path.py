@@ -22,9 +22,9 @@ from ..entry import Answer, Cut, Decision, Entry, Revert
 from ..errors import NewerFormat, TurnstateError
 from ..ids import MessageId
 from ..message import Message
-from ..stores.port import SMALL, Log, Reads
+from ..stores.port import Log, Reads
 from ..stores.values import MESSAGE, Address, BranchRow, Change, Hit, Position, Receipt, Row, SessionRow, Span
-from ..tokens.cost import off_loop
+from ..threads import READ, off_loop
 from .fold import Loaded
 
 PAGE = 1_000
@@ -36,7 +36,7 @@ END = (1 << 31) - 1
 CUTS = ("cut", "compaction", "revert")
 """The kinds of entries that decide which cut holds."""
 
-HEADS = ("prompt", "bootstrap", "model", "usage")
+LATEST = ("prompt", "bootstrap", "model", "usage")
 """The kinds of entries whose newest one is in force, wherever it is on the path."""
 
 _SHOWN = (MESSAGE, "answer")
@@ -138,7 +138,7 @@ def entry_of(row: Row) -> Entry | None:
 
 async def entries_of(rows: Sequence[Row]) -> list[Entry | None]:
     """Return the entries of rows, None for damaged rows; large inputs are decoded in a thread."""
-    if sum(len(row.body) for row in rows) > SMALL:
+    if sum(len(row.body) for row in rows) > READ:
         return await off_loop(lambda: list(map(entry_of, rows)), large=True)
     return list(map(entry_of, rows))
 
@@ -273,12 +273,12 @@ Serving = Callable[[Sequence[Decision]], list[Cut]]
 async def load(log: Reads, row: SessionRow, serving: Serving | None = None) -> Loaded:
     """Load the part of a path that the cuts from `serving` need; by default, from the newest cut on."""
     path = await path_to(log, row.address, row.head)
-    marks = await log.newest(row.address, path, (*CUTS, *HEADS))
+    marks = await log.newest(row.address, path, (*CUTS, *LATEST))
     mark = await cut_in_force(log, row.address, path, marks)
     pinned, first = await _start(log, row.address, path, mark, serving)
     loaded = Loaded(path, first=first)
     loaded.head = Position(row.branch, first - 1)
-    early = [marks[kind] for kind in HEADS if kind in marks and marks[kind].seq < first]
+    early = [marks[kind] for kind in LATEST if kind in marks and marks[kind].seq < first]
     system = await leading(log, row.address, path, first)
     before = [*early, *system, *pinned]
     for one, entry in zip(before, await entries_of(before), strict=True):

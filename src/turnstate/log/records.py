@@ -32,8 +32,9 @@ from ..errors import InvalidPayload, NewerFormat, TurnstateError, UnknownName
 from ..long_json import exceeds
 from ..message import Message
 from ..stores.values import Address, Parcel, Position, Record
+from ..threads import INLINE, off_loop
 from ..tokens import Counter, counter, counter_names
-from ..tokens.cost import INLINE, ExactCounter, message_tokens, off_loop
+from ..tokens.cost import ExactCounter, message_tokens
 from .fold import Fold
 
 _encoder = msgspec.json.Encoder(order="sorted")

@@ -16,7 +16,7 @@ from .. import catalog
 from ..context.policy import Budget
 from ..context.view import in_force
 from ..context.window import Window
-from ..entry import Cut, Decision, Mask, Revert, Settings, Summary, Usage
+from ..entry import Cut, Decision, Mask, Revert, SettingsChange, Summary, Usage
 from ..errors import UnknownName
 from ..log.fold import Fold
 from ..log.path import entries_of, path_to, rows_forwards
@@ -189,8 +189,9 @@ async def read_path(log: Log, row: SessionRow) -> list[PathEntry]:
 
 async def _window(session: Session, path: list[PathEntry], budget: Budget) -> Window:
     """Return the next window, with the tools and sticky files that the log knows of."""
-    if any(isinstance(entry, Settings) for _, entry in path):
-        return (await session.conversation()).preview(budget)
+    if any(isinstance(entry, SettingsChange) for _, entry in path):
+        state = await session.conversation()
+        return await session.preview(budget, tools=state.tool_specs, context=state.sticky())
     return await session.preview(budget)
 
 

@@ -16,7 +16,7 @@ from ..entry import (
     Prompt,
     Restore,
     Revert,
-    Settings,
+    SettingsChange,
     Started,
     Summary,
     Tangent,
@@ -71,7 +71,7 @@ def described(entry: Entry) -> str:
             return f"{counted(len(calls), 'call')} started"
         case Note(text=text):
             return text
-        case Settings(fields=fields):
+        case SettingsChange(fields=fields):
             return f"settings: {', '.join(fields)}"
         case Data(namespace=namespace, key=key, deleted=deleted):
             name = f"{namespace}/{key}" if namespace else key

@@ -5,10 +5,11 @@ from ..stores.values import Receipt
 from .erasure import Erasure
 from .info import Branch, SearchResult, SessionInfo, SessionPage
 from .manager import SessionManager
-from .memory import Recall
+from .named_values import State, StateValue
+from .pending import Pending
 from .session import Session
-from .state import State, StateValue
-from .turn import Pending, Turn
+from .turn import Turn
+from .user_memory import Recall
 
 __all__ = [
     "Branch",

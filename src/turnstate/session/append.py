@@ -2,8 +2,8 @@
 
 Messages of users and assistants are added wherever the head is. A tool result is accepted only on the branch
 that contains its call. Most results answer the newest calls, which this handle wrote itself, so they are
-first checked against what it knows of the path. If another writer moved the head, or they name other calls,
-the path is read and they are checked again. A request that is repeated under its key gets the first receipt,
+first compared with these. If another writer moved the head, or they name their calls otherwise, the path is
+read back to the calls. A request that is repeated under its key gets the first receipt,
 before anything else is checked.
 
 Ids that a format derived from a document are valid within that document only, so messages and calls get new
@@ -14,25 +14,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from msgspec import UNSET, structs
 
-from ..context.calls import KnownCalls, fresh, unknown_calls
+from ..context.calls import KnownCalls, fresh
 from ..entry import INTERRUPTED, Answer, Entry
 from ..errors import Conflict, InvalidMessage
 from ..formats.replies.reply import ReceivedMessage
 from ..ids import is_derived
 from ..log.fold import Loaded
-from ..log.path import between, messages_of, rows_backwards
+from ..log.operations import known_calls
+from ..log.path import messages_of, path_to
 from ..log.records import digest
 from ..message import Message, minted, not_a_message
-from ..stores.values import Key, Position, Receipt, Span
-from ..tokens.cost import INLINE, is_large, off_loop
+from ..stores.port import Reads
+from ..stores.values import Key, Position, Receipt, SessionRow, Span
+from ..threads import INLINE, is_large, off_loop
 from ..value import TOKENS, check_whole
 from .names import checked
-from .windows import WindowMaker
+from .operate import answered
 from .writer import SessionWriter
 
 _NEVER = -1
@@ -41,7 +44,6 @@ _NEVER = -1
 
 async def append(
     writer: SessionWriter,
-    windows: WindowMaker,
     messages: Sequence[Message],
     *,
     expected_version: int | None,
@@ -58,7 +60,7 @@ async def append(
         given, new, request = _prepared(messages, name)
     taken: Sequence[Message] = new
     if "tool" in [message.role for message in new]:
-        adding = _AddingResults(writer, windows, new, expected_version, request, large=large)
+        adding = _AddingResults(writer, new, expected_version, request, large=large)
         receipt, taken = await adding.added(), adding.taken
     else:
         receipt = await write(
@@ -145,42 +147,27 @@ class _AddingResults:
     def __init__(
         self,
         writer: SessionWriter,
-        windows: WindowMaker,
         messages: Sequence[Message],
         expected_version: int | None,
         key: Key | None,
         *,
         large: bool,
     ) -> None:
-        self._writer, self._windows, self._large = writer, windows, large
+        self._writer, self._large = writer, large
         self._expected_version, self._key = expected_version, key
         self._messages = messages
         self.taken: Sequence[Message] = messages
 
     async def added(self) -> Receipt:
-        """Add the messages, on the known path if that is still the path."""
-        known, latest, row = self._windows.known, self._writer.latest_calls, self._writer.row
-        head = latest.head
-        try:
-            if head == (row.branch, row.seq) and latest.await_results(self._messages):  # nearly always
-                return await self._write(head)
-            if known:
-                head, calls = known.head, known.fold.known_calls(self._messages)
-            else:
-                calls = latest.known()
-            if head and await self._resolve(calls):
-                return await self._write(head)
-        except (InvalidMessage, Conflict):
-            pass  # the path may have changed: read it, and check again
-        return await self._added_to_path()
-
-    async def _added_to_path(self) -> Receipt:
-        """Add messages with tool results on the path as it is now; retry if another writer moves the head."""
+        """Add the messages where their calls are; retry if another writer moves the head."""
+        latest, row = self._writer.latest_calls, self._writer.row
+        if latest.head == (row.branch, row.seq) and latest.await_results(self._messages):  # nearly always
+            with suppress(Conflict):  # another writer was faster: read what it wrote
+                return await self._write(latest.head)
         while True:
-            loaded = await self._windows.loaded()
-            head = loaded.head  # as checked: another task of this handle may write meanwhile
+            head, calls = await self._known()
             try:
-                is_new = await self._resolve(await _known_calls(self._writer, loaded, self._messages))
+                is_new = await self._resolve(calls)
             except InvalidMessage as refusal:
                 return await _first_receipt(self._writer, self._key, refusal)
             if not is_new and self._key is None:
@@ -198,6 +185,15 @@ class _AddingResults:
                 expected = self._expected_version
                 if expected is not None and conflict.version != expected:
                     raise
+
+    async def _known(self) -> tuple[Position, KnownCalls]:
+        """Return the head, and the calls that the messages refer to; reads back to the oldest of them."""
+
+        async def job(row: SessionRow, log: Reads) -> tuple[Position, KnownCalls]:
+            path = await path_to(log, row.address, row.head)
+            return row.head, await answered(known_calls(path, self._messages), log, row.address)
+
+        return await self._writer.read(job, small=True)
 
     async def _resolve(self, calls: KnownCalls) -> bool:
         """Leave out results that are already known; return False if nothing else is left."""
@@ -268,19 +264,6 @@ async def _first_ids(writer: SessionWriter, receipt: Receipt, given: Sequence[Me
 def _says(message: Message, stored: Message) -> bool:
     """Return True if each result of a stored message is also a result of the given message."""
     return all(any(one.says_same(other) for one in message.tool_results) for other in stored.tool_results)
-
-
-async def _known_calls(writer: SessionWriter, loaded: Loaded, messages: Sequence[Message]) -> KnownCalls:
-    """Return the calls that messages refer to, including those that left the window long ago."""
-    known = loaded.fold.known_calls(messages)
-    if loaded.whole or not unknown_calls(known, messages):
-        return known
-    async for row in rows_backwards(writer.log, writer.at, between(loaded.path, 1, loaded.first - 1)):
-        for message in await messages_of([row]):
-            known.recall(message)
-            if message.tool_calls and not unknown_calls(known, messages):
-                return known
-    return known
 
 
 async def _first_receipt(writer: SessionWriter, key: Key | None, refusal: InvalidMessage) -> Receipt:

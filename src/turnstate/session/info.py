@@ -22,7 +22,7 @@ from ..message import Message
 from ..search_terms import query
 from ..stores.port import Log
 from ..stores.values import BranchRow, Hit, Order, PageMark, SessionRow
-from ..tokens.cost import INLINE, off_loop
+from ..threads import INLINE, off_loop
 from ..value import check_kind, check_whole
 
 PAGE = 100

@@ -10,15 +10,16 @@ An id that does not exist, or belongs to another user or tenant, raises `NotFoun
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, cast
 
 from msgspec import structs
 
-from .. import ids, stores
+from .. import ids, stores, strict_json
 from ..context.policy import Policy
 from ..entry import Bootstrap, Entry, Prompt
 from ..errors import (
@@ -32,7 +33,8 @@ from ..errors import (
     UnknownName,
 )
 from ..home import Home
-from ..ids import Clock, ClockWatch, monotonic_clock, wall_clock
+from ..ids import Clock, ClockWatch, milliseconds, monotonic_clock, wall_clock
+from ..log.entries import LogEntry, log_entries
 from ..log.records import records
 from ..memory.engines import beside, open_engine
 from ..memory.port import MemoryEngine, User
@@ -44,13 +46,14 @@ from ..snapshots.content import from_snapshot, restored_row
 from ..snapshots.folder import snapshot_name
 from ..snapshots.writer import SnapshotWriter
 from ..stores.port import OnDisk, Store
-from ..stores.values import Address, Removed, SessionRow
+from ..stores.values import Address, Filter, Order, Removed, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
-from ..value import check_whole
-from .directory import PAGE, SessionDirectory
+from ..value import check_kind, check_number, check_whole, refuse
 from .erasure import Erasure, erase_checkpoints, erased
-from .memory import Deliveries, Recall, UserMemory
+from .handle import Handle
+from .info import SearchResult, SessionInfo, SessionPage, info_of, page_cursor, page_mark, search
+from .named_values import State, owner_address
 from .names import (
     check_settings,
     checked,
@@ -62,12 +65,15 @@ from .names import (
 )
 from .open import Open, Opening
 from .session import Session
-from .state import State, owner_address
 from .summaries import Background, Summarizer
+from .user_memory import Deliveries, Recall, UserMemory
 from .writer import Abilities, SessionWriter, check_store_time
 
+PAGE = 100
+"""How many sessions or entries are read at a time."""
 
-class SessionManager(SessionDirectory):
+
+class SessionManager:
     """Creates, opens, lists, searches, expires and removes the sessions of one tenant."""
 
     open = Open()
@@ -101,7 +107,7 @@ class SessionManager(SessionDirectory):
             clock=clock,
             monotonic=monotonic,
         )
-        super().__init__(store, tenant)
+        self.store, self.tenant = store, tenant
         self._abilities = Abilities.of(store)
         self.policy = policy or Policy()
         self._counter, self._clock = counter_named(counter).name, clock
@@ -134,7 +140,7 @@ class SessionManager(SessionDirectory):
             if engine is not None:
                 sessions._deliveries = Deliveries(engine, sessions.deliver)
             return sessions
-        except BaseException:
+        except BaseException:  # a canceled task, too: nobody else could close the store
             if engine is not None:
                 await engine.close()
             await store.close()
@@ -202,10 +208,10 @@ class SessionManager(SessionDirectory):
         profile = await memory.profile(_counter_of(row)) if memory else None
         entries += [Bootstrap(profile)] if profile else []
         made = await records(entries, _counter_of(row), self.policy)
-        session = self._session(await self.store.create(row, made))
-        session._writer.knows_model(session._row.head, changed)
-        session._memory = memory
-        return session
+        handle = self._handle(await self.store.create(row, made))
+        handle.writer.knows_model(handle.writer.row.head, changed)
+        handle.memory = memory  # it says whether the profile is missing
+        return Session(handle, reopened=self._session)
 
     async def open_or_create(self, id: str, *, user: str | None = None, system: str | None = None) -> Session:
         """Open a session, or create it if the id is new; raise `NotFound` if it is another user's.
@@ -218,6 +224,89 @@ class SessionManager(SessionDirectory):
             with suppress(AlreadyExists):  # it is another user's, or another worker was faster
                 return await self.create(id=id, user=user, system=system)
         return await self._open_session(id, user=user)
+
+    # Finding sessions and what is written to them: nothing here opens or changes one.
+
+    async def list(
+        self,
+        *,
+        user: str | None = None,
+        tag: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        live: bool | None = None,
+        order: Order = "created",
+        cursor: str | None = None,
+        limit: int = PAGE,
+    ) -> SessionPage:
+        """Return a page of sessions, newest first by creation or by activity.
+
+        Pass the cursor of a page for the next one. `since` and `until` bound the last activity.
+        """
+        check_whole("limit", limit)
+        check_kind("live", live, bool, optional=True)
+        if order not in ("created", "active"):
+            refuse("order", order, '"created" or "active"')
+        which = Filter(
+            user=asked_name(user, "a user"),
+            tag=asked_name(tag, "a tag"),
+            since=_moment("since", since),
+            until=_moment("until", until),
+            live=live,
+        )
+        after = None if cursor is None else page_mark(cursor, order)
+        rows = await self.store.page(self.tenant, which, order=order, after=after, limit=limit)
+        more = page_cursor(rows[-1].mark(order), order) if rows and len(rows) == limit else None
+        return SessionPage(map(info_of, rows), more)
+
+    async def all(
+        self, *, user: str | None = None, tag: str | None = None, order: Order = "created"
+    ) -> AsyncIterator[SessionInfo]:
+        """Iterate over all sessions, the newest first."""
+        page = await self.list(user=user, tag=tag, order=order)
+        while True:
+            for info in page:
+                yield info
+            if page.cursor is None:
+                return
+            page = await self.list(user=user, tag=tag, order=order, cursor=page.cursor)
+
+    async def search(
+        self, text: str, *, user: str | None = None, session: str | None = None, limit: int = PAGE
+    ) -> AsyncIterator[SearchResult]:
+        """Find messages that contain all the words, in all sessions or in one, the newest first.
+
+        If some of them are damaged, `StoreDamaged` is raised after the last intact one.
+        """
+        user = asked_name(user, "a user")
+        if session is not None:
+            await self._row(session, user)
+        async for found in search(self.store, self.tenant, text, user=user, session=session, limit=limit):
+            yield found
+
+    async def follow(self, *, after: str | None = None, every: float = 0.5) -> AsyncIterator[LogEntry]:
+        """Iterate over the entries of all sessions as they are written, by any process.
+
+        It begins after the `cursor` of an entry, or with the first, and yields each entry once; entries of
+        one session are in order. It polls the store every `every` seconds and does not end by itself.
+        """
+        check_kind("after", after, str, optional=True)
+        check_number("every", every, least=0, most=86_400)
+        cursor = after or ""
+        while True:
+            page = await self.store.feed(self.tenant, cursor, limit=PAGE)
+            for item in page.items:
+                (entry,) = await log_entries(Address(self.tenant, item.session), [item.row])
+                yield structs.replace(entry, cursor=item.cursor)
+            cursor = page.cursor
+            if len(page.items) < PAGE:
+                await asyncio.sleep(every)
+
+    async def cursor(self) -> str:
+        """Return the current cursor: following after it yields only what is written from now on."""
+        return await self.store.feed_end(self.tenant)
+
+    # Delivering, expiring, erasing.
 
     async def deliver(self) -> dict[str, int]:
         """End idle sessions, and deliver due parcels to the memory engine; return their number by result.
@@ -326,7 +415,7 @@ class SessionManager(SessionDirectory):
         except NotFound:
             session = await self._from_snapshot(id, user, trust)
         if session._row.ended is None:
-            await session._answer_interrupted_calls()
+            await session._handle.answer_interrupted_calls()
         return session
 
     async def _from_snapshot(self, id: str, user: str | None, trust: bool) -> Session:
@@ -351,6 +440,12 @@ class SessionManager(SessionDirectory):
             await session._writer.end_if_idle()
         return session
 
+    async def _row(self, id: str, user: str | None) -> SessionRow:
+        row = await self.store.get(Address(self.tenant, asked_name(id, "a session id") or ""))
+        if user is not None and row.user != user:
+            raise NotFound(f"there is no session {id}")
+        return row
+
     def _new_row(self, id: str, user: str | None) -> SessionRow:
         now = self._clock()
         return SessionRow(
@@ -367,15 +462,18 @@ class SessionManager(SessionDirectory):
         )
 
     def _session(self, row: SessionRow) -> Session:
-        spawn = self._background.spawn
+        return Session(self._handle(row), reopened=self._session)
+
+    def _handle(self, row: SessionRow) -> Handle:
+        spawn, writer = self._background.spawn, self._writer(row)
         summaries = Summarizer(self._model, self.policy, spawn)
-        session = Session(self._writer(row), self.policy, reopened=self._session, summaries=summaries)
-        session._files, session._memory = self._files, self._memory_of(row)
+        handle = Handle(writer, self.policy, summaries, memory=self._memory_of(row), files=self._files)
         if self._snapshots is not None:
-            name, check = snapshot_name(row.address), session._writer.refresh
-            keeper = SnapshotWriter(self._snapshots, name, session.snapshot, check, spawn, self._unsaved)
-            session._keep_snapshots(keeper)
-        return session
+            name = snapshot_name(row.address)
+            handle.keep_snapshots(
+                SnapshotWriter(self._snapshots, name, handle.snapshot, writer.refresh, spawn, self._unsaved)
+            )
+        return handle
 
     def _memory_of(self, row: SessionRow) -> UserMemory | None:
         if self._memory is None or row.user is None:
@@ -414,3 +512,20 @@ def _files(
     files += [snapshots.folder] if snapshots else []
     files += [home.path] if home else []
     return tuple(files)
+
+
+def _moment(setting: str, given: datetime | None) -> int | None:
+    """Return a time in milliseconds; raise `InvalidSetting` if it has no time zone."""
+    check_kind(setting, given, datetime, optional=True)
+    if given is not None and given.tzinfo is None:
+        refuse(setting, given, "a time with a time zone, such as datetime.now(UTC)")
+    return None if given is None else milliseconds(given)
+
+
+def asked_name(name: str | None, what: str) -> str | None:
+    """Return a name to look up; raise `InputError` if no store could have such a name."""
+    if name is not None and not isinstance(name, str):  # some stores would treat a number as text
+        raise InputError(f"{what} must be text, not {type(name).__name__}")
+    if name is not None:
+        strict_json.check_text(name, at=what)
+    return name

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from .. import catalog, strict_json
 from ..context.policy import Policy
+from ..conversation.line_tracker import FileLineTracker, tracker_to_json
 from ..entry import ModelChange
 from ..errors import InputError, TooLarge
 from ..home import Home
@@ -17,7 +18,7 @@ from ..memory.engines import check_engine
 from ..snapshots import Snapshots
 from ..tokens import counter as counter_named
 from ..value import check_kind, check_number, refuse
-from .memory import Recall
+from .user_memory import Recall
 
 LONGEST = 500
 """Maximum characters of a name: an index key can hold them on every store."""
@@ -115,3 +116,20 @@ def idle_milliseconds(seconds: float | None) -> int:
         return 0
     check_number("idle", seconds, least=0, most=1e9, below=True)
     return round(seconds * 1000)
+
+
+def checked_text(text: object, what: str) -> str:
+    """Return a text of any length that every store can keep, or raise `InputError`."""
+    strict_json.check_text(text, at=what)
+    return str.__str__(text)
+
+
+def checked_lines(records: object) -> dict[str, dict[str, Any] | None]:
+    """Return records of the line tracker as plain JSON, or raise `InputError`."""
+    if not isinstance(records, Mapping):
+        refuse("records", records, "a mapping of paths to records of the line tracker")
+    found = dict[str, dict[str, Any] | None]()
+    for path, record in records.items():
+        check_kind(f"the record of {path!r:.80}", record, FileLineTracker, optional=True)
+        found[checked_text(path, "a path")] = tracker_to_json(record) if record is not None else None
+    return found

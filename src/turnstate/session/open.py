@@ -15,7 +15,7 @@ from ..ids import Clock, wall_clock
 from ..memory.port import MemoryEngine
 from ..models import Model
 from ..snapshots import Snapshots
-from .memory import Recall
+from .user_memory import Recall
 
 if TYPE_CHECKING:
     from .manager import SessionManager

@@ -23,18 +23,16 @@ import asyncio
 from collections.abc import (
     AsyncIterable,
     Callable,
-    Container,
     Coroutine,
     Iterable,
     Mapping,
-    Reversible,
     Sequence,
 )
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from .. import formats
 from ..context.policy import Budget, check_budget
@@ -52,10 +50,12 @@ from ..stores.values import MESSAGE, Position, Receipt, SessionRow, Span
 from ..tokens import Calibration
 from ..toolspec import ToolSpec
 from ..value import check_kind, refuse
+from .handle import Handle
+from .leases import leased
+from .pending import Pending, pending
 
-if TYPE_CHECKING:
-    from .session import Session
-    from .writer import SessionWriter
+LEASE_SECONDS = 30.0
+"""The lease of a turn, which is renewed while the turn runs."""
 
 MOST_MODELS = 8
 """Maximum number of models whose calibration a session carries along."""
@@ -63,63 +63,12 @@ MOST_MODELS = 8
 T = TypeVar("T")
 
 
-class Pending(Struct, frozen=True, kw_only=True):
-    """What is unfinished: a prompt that waits for its reply, or the calls of the last reply.
-
-    When all calls are answered, a request with their results is due. ``started`` are the open calls that
-    `Turn.started` recorded as about to run. ``paused`` means that the provider, while running its own tools,
-    stopped in the middle (Anthropic's ``pause_turn``) and continues with the next request. ``cut_off`` is the
-    last call of a reply that ended at the token limit: do not run it, its arguments may lack their end.
-    """
-
-    prompt: Message | None = None
-    open: tuple[ToolCallRequest, ...] = ()
-    answered: tuple[ToolCallResult, ...] = ()
-    started: frozenset[CallId] = frozenset()
-    paused: bool = False
-    cut_off: CallId | None = None
-
-
-def pending(
-    messages: Reversible[Message],
-    started: Container[CallId] = (),
-    *,
-    paused: bool = False,
-    ended_early: EarlyEnd | None = None,
-) -> Pending | None:
-    """Return what is unfinished at the end of a path; None if the assistant has had the last word."""
-    results, asked = dict[CallId, ToolCallResult](), list[ToolCallRequest]()
-    spoken = False
-    for message in reversed(messages):
-        parts = formats.unfolded(message)
-        given = {one.tool_call_id: one for part in parts for one in part.tool_results}
-        if parts[0].role == "assistant":
-            spoken = True
-            asked[:0] = (call for part in parts for call in part.tool_calls if call.id not in given)
-        elif spoken:
-            break
-        elif message.role == "user":
-            return Pending(prompt=message)
-        else:  # of several results of one call, the first wins
-            results |= given
-    if not asked:
-        return Pending(paused=True) if paused else None
-    unanswered = tuple(call for call in asked if call.id not in results)
-    return Pending(
-        open=unanswered,
-        answered=tuple(results[call.id] for call in asked if call.id in results),
-        started=frozenset(call.id for call in unanswered if call.id in started),
-        cut_off=asked[-1].id if ended_early == "length" else None,
-    )
-
-
 class Turn:
     """One turn of a session; create it with `session.turn`."""
 
     def __init__(
         self,
-        session: Session,
-        writer: SessionWriter,
+        handle: Handle,
         words: str | Message | None,
         *,
         budget: Budget,
@@ -131,7 +80,7 @@ class Turn:
     ) -> None:
         check_budget(budget)
         check_tools(tools)
-        self._session, self._writer, self._prompt = session, writer, _prompt(words)
+        self._handle, self._writer, self._prompt = handle, handle.writer, _prompt(words)
         self._budget, self._tools = budget, tuple(tools)
         self._context, self._memory = context, memory
         self._lease, self._key = lease, key
@@ -158,7 +107,7 @@ class Turn:
 
     async def __aenter__(self) -> Self:
         if self._lease:
-            await self._held.enter_async_context(self._session.lease())
+            await self._held.enter_async_context(leased(self._writer, LEASE_SECONDS, None))
         try:
             self._version = (await self._writer.refresh()).version
             receipt = await self._save(self._prompt, key=self._key) if self._prompt is not None else None
@@ -171,8 +120,8 @@ class Turn:
                 said = await self._writer.read(_last_turn)
                 self.answer, self.ended_early = said.answer, said.ended_early
             if unfinished is not None and self._memory is None:
-                self._memory = await self._session._recalled()
-        except BaseException:
+                self._memory = await self._handle.recalled()
+        except BaseException:  # a canceled task, too: `__aexit__` is not called, and the lease would stay
             await self._held.aclose()
             raise
         self.calls = unfinished.open if unfinished else ()
@@ -209,15 +158,15 @@ class Turn:
             self._tools = tuple(tools)
         if self._is_over:
             return None
-        unfinished = self._session._pending()  # if a request is due, only the window asks the store
+        unfinished = self._handle.seen_pending()  # if a request is due, only the window asks the store
         if unfinished is None or unfinished.open:
             unfinished = await self._pending()
         if unfinished is None:
             return None
         await self._answer(unfinished.open)
-        self._asked, (self._recorded, counter) = model, await self._session._calibrations()
+        self._asked, (self._recorded, counter) = model, await self._handle.calibrations()
         self._calibration = Calibration.of(self._recorded.get(model), counter)
-        window = await self._session.window(
+        window = await self._handle.window(
             self.budget, tools=self._tools, context=self._context, memory=self._memory or None
         )
         self._check_version()
@@ -260,7 +209,7 @@ class Turn:
             for call in message.tool_calls
         )
         self._made.update(call.id for call in calls)
-        is_final = not calls and not (usage and usage.paused) and self._session._pending() is None
+        is_final = not calls and not (usage and usage.paused) and self._handle.seen_pending() is None
         self.answer = _stored(message, receipt.ids[message.id]) if is_final else None
         self.ended_early = usage.ended_early if usage else None
         self.cut_off = calls[-1].id if calls and self.ended_early == "length" else None
@@ -282,7 +231,7 @@ class Turn:
         for call in calls:
             check_kind("a call", call, ToolCallRequest)
         if calls:
-            await _finished(self._session._write([Started(tuple(call.id for call in calls))]))
+            await _finished(self._handle.write([Started(tuple(call.id for call in calls))]))
 
     async def result(self, call: ToolCallRequest | str, value: Any, *, is_error: bool = False) -> Receipt:
         """Save the result of a call: any value; what JSON cannot hold becomes text."""
@@ -293,7 +242,7 @@ class Turn:
 
     async def _save(self, message: Message, *, key: str | None = None) -> Receipt:
         async with self._saving:  # results of parallel calls are saved one after the other
-            receipt = await _finished(self._session.append(message, expected_version=self._version, key=key))
+            receipt = await _finished(self._handle.append(message, expected_version=self._version, key=key))
             if receipt.repeated:  # the words were saved by an earlier attempt, which may have continued
                 self._version = (await self._writer.refresh()).version
             else:
@@ -317,7 +266,7 @@ class Turn:
         return structs.replace(usage, counted=sent.tokens, limit=limit, calibration=recorded)
 
     async def _pending(self) -> Pending | None:
-        unfinished = await self._session.pending()
+        unfinished = await self._handle.pending()
         self._check_version()
         return unfinished
 
@@ -329,10 +278,10 @@ class Turn:
             count = "1 call has" if len(own) == 1 else f"{len(own)} calls have"
             raise SessionError(f"{count} no result: {names}; pass each result to turn.result first")
         if calls:
-            await _finished(self._session._answer_interrupted_calls())
+            await _finished(self._handle.answer_interrupted_calls())
 
     def _check_version(self) -> None:
-        row = self._session._row
+        row = self._writer.row
         if row.version != self._version:
             raise Conflict(
                 f"session {row.id} is at version {row.version}, not {self._version}: another writer went on; "
@@ -420,25 +369,12 @@ def _stored(message: Message, id: str) -> Message:
 
 async def _finished(write: Coroutine[Any, Any, T]) -> T:
     """Wait for a write even if the task is canceled: a late write would conflict with the next turn."""
-    outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    task = asyncio.ensure_future(_settle(write, outcome))
+    task = asyncio.ensure_future(write)
     try:
-        return await outcome
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise
-
-
-async def _settle(write: Coroutine[Any, Any, T], outcome: asyncio.Future[T]) -> None:
-    """Set the result immediately if it is awaited; `shield` would need one more iteration of the loop."""
-    try:
-        result = await write
-    except BaseException as error:  # raised where it is awaited
-        if not outcome.done():
-            outcome.set_exception(error)
-    else:
-        if not outcome.done():
-            outcome.set_result(result)
 
 
 def _prompt(words: str | Message | None) -> Message | None:

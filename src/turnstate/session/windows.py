@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from ..codec import decode_entry
 from ..context.cut import (
     MAX_CONVERSATION_STATE_HISTORY_LEN,
     Compaction,
@@ -31,7 +30,7 @@ from ..context.cut import (
 from ..context.live_window import LiveWindow, known_counts
 from ..context.policy import Budget, Policy
 from ..context.summary import Refusal
-from ..context.view import floor_of, serving
+from ..context.view import serving
 from ..context.window import Window
 from ..entry import Cut, Decision, Summary
 from ..errors import Conflict, SessionError, StoreUnavailable, TurnstateError
@@ -41,19 +40,11 @@ from ..log.path import entries_of, load
 from ..log.records import eviction
 from ..stores.port import Reads
 from ..stores.values import Position, SessionRow, Span
-from ..tokens.cost import INLINE, is_ready, off_loop
+from ..threads import ENTRIES, INLINE, MESSAGE, PASSED, off_loop
+from ..tokens.cost import is_ready
 from ..toolspec import ToolSpec
 from .summaries import SHARES, Summarizer
 from .writer import SessionWriter
-
-MAX_INLINE_BYTES = 4_000_000
-"""A cut may have to read all loaded messages, so a window over more bytes than this is made in a thread."""
-
-SHORT = 128
-"""Maximum entries of a path that may be loaded in the event loop's thread, unless they are long."""
-
-BYTES_A_MESSAGE = 50
-"""How many bytes take as long to count as adding a message whose count is known."""
 
 SPARE = 1_000
 """How many messages may be held beyond what the latest windows show before they are released."""
@@ -100,11 +91,8 @@ class WindowMaker:
                 head = self._loaded.head
                 if (receipt.branch, receipt.first) != (head.branch, head.seq + 1):
                     continue  # something was written in between: `loaded` reads both
-                folded = entries
-                if folded is None:
-                    folded = [decode_entry(record.kind, record.body) for record in records]
                 sizes = [(record.tokens, len(record.body)) for record in records]
-                grown = [(entry, *size) for entry, size in zip(folded, sizes, strict=True)]
+                grown = [(entry, *size) for entry, size in zip(entries, sizes, strict=True)]
                 at_head = records[-1].id if records else self._loaded.at_head
                 self._loaded.grow(grown, Position(receipt.branch, receipt.last), at_head)
                 self._loaded.active = active
@@ -179,7 +167,7 @@ class WindowMaker:
             if current and (known.whole or _serves(known, budget, self._policy)):
                 return known
         wanted = partial(serving, limit=budget.limit, policy=self._policy) if budget else None
-        short = self._writer.row.seq <= SHORT
+        short = self._writer.row.seq <= ENTRIES
         loaded = await self._writer.read(lambda row, log: load(log, row, wanted), small=short)
         self._hold(loaded)
         self._writer.knows_model(loaded.head, loaded.fold.model)
@@ -215,12 +203,6 @@ class WindowMaker:
 
             return _Made(await self._made(loaded, live, decide), loaded, at)
 
-    async def capped(self) -> tuple[Loaded, Cut | None]:
-        """Return the cut due at the cap, if any, and the path it is made from, with everything it covers."""
-        loaded = await load(self._writer.log, self._writer.row, _from_floor)
-        large = loaded.bytes > MAX_INLINE_BYTES
-        return loaded, await off_loop(lambda: self._capped(loaded), large=large)
-
     def _capped(self, loaded: Loaded) -> Cut | None:
         counter = self._writer.counter(loaded.fold.model)
         return capped(loaded.messages, loaded.decisions, self._policy, counter, stored=True)
@@ -250,9 +232,9 @@ class WindowMaker:
         if len(counts) < len(messages):
             known = {message.id for message, _ in counts}
             unknown = sum(size for one, (_, size) in zip(messages, sizes, strict=True) if one.id not in known)
-        work = unknown + BYTES_A_MESSAGE * len(messages)
+        work = unknown + MESSAGE * len(messages)
         ready = live.length or is_ready(live.counter)  # after the first window, the counter is ready
-        if work <= INLINE and loaded.bytes <= MAX_INLINE_BYTES and ready:
+        if work <= INLINE and loaded.bytes <= PASSED and ready:
             return made()
         try:
             return await off_loop(made, large=True)
@@ -389,15 +371,14 @@ class WindowMaker:
         return await self._made(loaded, live, lambda: live.shown(preface, decisions))
 
 
-def _from_floor(decisions: Sequence[Decision]) -> list[Cut]:
-    floor = floor_of(decisions)
-    return [floor] if floor else []
-
-
 def _is_there(cut: Cut, loaded: Loaded) -> bool:
-    """Return True if what a cut keeps is still on the path."""
-    ids = [*([cut.kept_from] if cut.kept_from else []), *cut.pinned, cut.covers[1]]
-    return all(id in loaded.places for id in ids)
+    """Return True if what a cut keeps is still on the path.
+
+    The last message that it covers counts only if nothing after it is kept: it may be an answer that windows
+    add to a call without one, and that no log has.
+    """
+    ids = [cut.kept_from or cut.covers[1], *cut.pinned]
+    return all(loaded.fold.place_of(id) is not None for id in ids)
 
 
 def _serves(loaded: Loaded, budget: Budget | None, policy: Policy) -> bool:

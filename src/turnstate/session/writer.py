@@ -8,17 +8,16 @@ does not know what it means.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from msgspec import structs
 
 from ..codec import decode_entry
-from ..context.calls import KnownCalls
 from ..context.policy import Policy
 from ..entry import Entry, ModelChange
 from ..errors import Busy, ClockSkew, Conflict, EpochEnded
 from ..ids import JUMP, CallId, Clock, ClockWatch
-from ..log.path import CUTS, HEADS, Damage, WatchedLog, WatchedReads, path_to, read_entry
+from ..log.path import CUTS, LATEST, Damage, WatchedLog, WatchedReads, path_to, read_entry
 from ..log.records import Ending, counter_of, small_records
 from ..log.records import records as make_records
 from ..message import Message
@@ -55,39 +54,30 @@ async def check_store_time(store: Health, clock: Clock) -> None:
 
 
 class LatestCalls:
-    """The newest calls that a handle wrote and that await results, with the results that it wrote since.
+    """The newest calls that a handle wrote and that await results.
 
-    Most results answer these, so they are accepted without reading the path. Nothing is held once all calls
-    have results, or after an append that did not directly follow the previous one.
+    Most results answer these, so they are accepted without reading the path.
     """
 
     def __init__(self) -> None:
-        self._written: Receipt | None = None  # receipt of this handle's last append
-        self._messages = list[Message]()
         self._open = set[CallId]()
-
-    @property
-    def head(self) -> Position | None:
+        self.head: Position | None = None
         """The head of the path, after the last append of this handle."""
-        return self._written.head if self._written else None
 
     def add(self, receipt: Receipt, entries: Iterable[Entry]) -> None:
         """Add entries that were written."""
         if receipt.repeated:
             return
         if self._open and self.head != (receipt.branch, receipt.first - 1):
-            self._messages, self._open = [], set()
-        self._written = receipt
+            self._open = set()  # something else was written in between
+        self.head = receipt.head
         for entry in entries:
             if not isinstance(entry, Message):
                 continue
             if entry.tool_calls:
-                self._messages, self._open = [entry], {call.id for call in entry.tool_calls}
+                self._open = {call.id for call in entry.tool_calls}
             elif self._open and entry.tool_results:
-                self._messages.append(entry)
                 self._open.difference_update([result.tool_call_id for result in entry.tool_results])
-                if not self._open:
-                    self._messages = []
 
     def await_results(self, messages: Iterable[Message]) -> bool:
         """Return True if messages hold only results, each of a different call that awaits one."""
@@ -97,22 +87,12 @@ class LatestCalls:
             are_new and self._open.issuperset(results) and all(message.role == "tool" for message in messages)
         )
 
-    def known(self) -> KnownCalls:
-        """Return the calls and their results so far."""
-        known = KnownCalls()
-        for message in self._messages:
-            known.learn(message)
-        return known
-
 
 class Written(NamedTuple):
-    """What a handle wrote, and when the session was last active at that time.
-
-    If ``entries`` is None, they are read from the records: a state keeps its own, whose dicts may change.
-    """
+    """What a handle wrote, and when the session was last active at that time."""
 
     receipt: Receipt
-    entries: Sequence[Entry] | None
+    entries: Sequence[Entry]
     records: Sequence[Record]
     active: int
 
@@ -171,7 +151,7 @@ class SessionWriter:
         """Call a function after each write, except one that ends the conversation."""
         self._wrote = wrote
 
-    def wrote(self, receipt: Receipt, entries: Sequence[Entry] | None, records: Sequence[Record]) -> None:
+    def wrote(self, receipt: Receipt, entries: Sequence[Entry], records: Sequence[Record]) -> None:
         """Note entries that were written, if a part of the path is held."""
         if self.written is None or receipt.repeated:
             return
@@ -199,7 +179,7 @@ class SessionWriter:
         The job must await nothing but the log that it is given; `small` means that it reads little.
         """
         if self._reads_ahead:
-            row, log = await self._reads_ahead.ahead(self.at, (*CUTS, *HEADS))
+            row, log = await self._reads_ahead.ahead(self.at, (*CUTS, *LATEST))
             self.row = self._checked(row)
             return await job(self.row, WatchedReads(log, self.damage))
         if self._at_once is None:
@@ -294,17 +274,8 @@ class SessionWriter:
         try:
             if self.row.idle:
                 await self.end_if_idle()
-            change = Change(
-                at=self.at,
-                now=self.clock(),
-                created=self._created,
-                epoch=self.epoch,
-                key=key,
-                fence=self.lease.fence if self.lease else None,
-                expected_version=expected_version,
-                expected_head=after,
-                records=tuple(records),
-                trusts_clock=key is None or self._watch.trusts_age(KEY_LIFE),
+            change = self._change(
+                records=records, key=key, expected_version=expected_version, expected_head=after
             )
             receipt = await self.store.commit(change)
             is_written = not receipt.repeated
@@ -339,22 +310,16 @@ class SessionWriter:
         """Commit a change, all of it or nothing."""
         if self.row.idle and not (next_epoch or end):
             await self.end_if_idle()
-        change = Change(
-            at=self.at,
-            now=self.clock(),
-            created=self._created,
-            epoch=self.epoch,
+        change = self._change(
+            records=records,
             key=key,
-            fence=self.lease.fence if self.lease else None,
             expected_version=expected_version,
             expected_head=expected_head,
             fork=fork,
             select=select,
-            records=tuple(records),
             parcels=tuple(parcels),
             next_epoch=next_epoch,
             end=end,
-            trusts_clock=key is None or self._watch.trusts_age(KEY_LIFE),
         )
         receipt = await self.store.commit(change)
         if not receipt.repeated and self._model[0] == (receipt.branch, receipt.first - 1):
@@ -363,6 +328,20 @@ class SessionWriter:
         if (fork is not None and fork.parent is not None) or select is not None:
             self.row = await self.store.get(self.at)  # only the store knows the total there
         return receipt
+
+    def _change(self, *, records: Sequence[Record], key: Key | None, **more: Any) -> Change:
+        """Return a change of this session by this handle, with the checks that every change has."""
+        return Change(
+            at=self.at,
+            now=self.clock(),
+            created=self._created,
+            epoch=self.epoch,
+            key=key,
+            fence=self.lease.fence if self.lease else None,
+            records=tuple(records),
+            trusts_clock=key is None or self._watch.trusts_age(KEY_LIFE),
+            **more,
+        )
 
     async def end_if_idle(self) -> bool:
         """End the session if it was idle for too long; return True if this call ended it.

@@ -35,7 +35,7 @@ SEEN = "refs/heads/seen"
 """The newest snapshot of any kind: a checkpoint, or a snapshot taken before or after a restore."""
 
 TAGS = "refs/tags/"
-HEADS = "refs/heads/"
+REFS = "refs/heads/"
 RECORDS = "refs/restores/"
 """The records of restores, under the tags of the snapshots taken before them."""
 
@@ -111,13 +111,13 @@ class Modes(NamedTuple):
 
     def encoded(self) -> bytes:
         """Return the modes as bytes; equal modes give equal bytes."""
-        head = b"%b%d\n%o %o %o\n" % (_MAGIC, _VERSION, *self.usual)
+        header = b"%b%d\n%o %o %o\n" % (_MAGIC, _VERSION, *self.usual)
         lines = [
             *(b"f %o %b\0" % (mode, path) for path, mode in sorted(self.files.items())),
             *(b"d %o %b\0" % (mode, path) for path, mode in sorted(self.folders.items())),
             *(b"e 0 %b\0" % path for path in self.empty),
         ]
-        return head + b"".join(lines)
+        return header + b"".join(lines)
 
     @classmethod
     def decoded(cls, data: bytes) -> Modes:
@@ -169,15 +169,15 @@ class Reader:
 
     def commit(self, id: str) -> Commit:
         """Read a commit."""
-        head, _, message = self.objects.read(id).decode(errors="replace").partition("\n\n")
-        fields = [line.split(" ") for line in head.split("\n")]
+        header, _, message = self.objects.read(id).decode(errors="replace").partition("\n\n")
+        fields = [line.split(" ") for line in header.split("\n")]
         try:
             (tree,) = (value for name, value, *_ in fields if name == "tree")
             above = tuple(value for name, value, *_ in fields if name == "parent")
             (seconds,) = (int(words[-2]) for words in fields if words[0] == "committer")
         except (ValueError, IndexError):
             raise CheckpointsDamaged(f"object {id} is not a commit") from None
-        is_checkpoint = AROUND not in head.split("\n")
+        is_checkpoint = AROUND not in header.split("\n")
         return Commit(id, tree, above, seconds, message.rstrip("\n"), is_checkpoint)
 
     def tree(self, id: str) -> tuple[Leaf, ...]:
@@ -277,12 +277,12 @@ def _text(path: Path) -> str:
 
 def newest_snapshot(git: Git) -> str:
     """Return the newest snapshot of any kind, or an empty string."""
-    return references(git, HEADS).get("seen", "") or newest_checkpoint(git)
+    return references(git, REFS).get("seen", "") or newest_checkpoint(git)
 
 
 def newest_checkpoint(git: Git) -> str:
     """Return the newest checkpoint, or an empty string."""
-    return references(git, HEADS).get("history", "")
+    return references(git, REFS).get("history", "")
 
 
 def commit_named(git: Git, name: str) -> str:

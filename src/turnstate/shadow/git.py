@@ -235,11 +235,11 @@ class Objects:
 
     def read_typed(self, name: str) -> tuple[str, bytes]:
         """Return the kind and the content of an object, as `read` does."""
-        head, data = self._ask("contents", name)
-        if len(head) != 3:
+        header, data = self._ask("contents", name)
+        if len(header) != 3:
             raise CheckpointsDamaged(f"object {name} is missing, or cannot be read")
-        kind = head[1].decode()
-        if len(data) != int(head[2]) or object_id(kind, data) != name:
+        kind = header[1].decode()
+        if len(data) != int(header[2]) or object_id(kind, data) != name:
             raise CheckpointsDamaged(f"object {name} is damaged")
         return kind, data
 
@@ -260,19 +260,19 @@ class Objects:
         asking, answering = self._process.stdin, self._process.stdout
         assert asking is not None  # noqa: S101
         assert answering is not None  # noqa: S101
-        head, data, is_complete = list[bytes](), b"", False
+        header, data, is_complete = list[bytes](), b"", False
         try:
             os.write(asking.fileno(), f"{command} {name}\n".encode())
-            head = answering.readline().split()
-            size = int(head[2]) + 1 if command == "contents" and len(head) == 3 else 0
+            header = answering.readline().split()
+            size = int(header[2]) + 1 if command == "contents" and len(header) == 3 else 0
             data = answering.read(size)
-            is_complete = bool(head) and len(data) == size
+            is_complete = bool(header) and len(data) == size
         except (BrokenPipeError, MemoryError, OverflowError):
             pass  # git has exited; or the object is damaged, and the size in its header is absurd
         finally:
             if not is_complete:
                 self.close()
-        return head, data[:-1]
+        return header, data[:-1]
 
 
 @cache

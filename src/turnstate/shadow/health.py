@@ -18,7 +18,7 @@ from ..errors import CheckpointError, CheckpointsDamaged, NewerFormat
 from ..stores.values import Finding
 from . import folder as folders
 from . import packs
-from .contents import HEADS, TAGS, WAS, Commit, Modes, Reader, RepositoryState, references, update_references
+from .contents import REFS, TAGS, WAS, Commit, Modes, Reader, RepositoryState, references, update_references
 from .git import FOLDER, Git, locked
 from .history import ordered
 from .values import shown
@@ -101,18 +101,18 @@ class Survey:
 
 
 def repair_heads(git: Git) -> None:
-    """Move damaged heads to the newest snapshots that new ones can be compared with.
+    """Move damaged refs to the newest snapshots that new ones can be compared with.
 
     The `history` head must point to a checkpoint: a file that only the snapshot for an undo holds does not
     count as kept.
     """
-    heads, changed = {"history": "", **references(git, HEADS)}, dict[str, str]()
+    refs, changed = {"history": "", **references(git, REFS)}, dict[str, str]()
     survey, known = Survey(git), {*references(git, TAGS).values(), *references(git, WAS).values()} - {""}
     newest = survey.newest_first(one for one in sorted(known) if survey.has_trees(one))
-    for name, commit in heads.items():
+    for name, commit in refs.items():
         if not commit or not survey.has_trees(commit):
             usable = (one.id for one in newest if name != "history" or one.is_checkpoint)
-            changed[HEADS + name] = next(usable, "")
+            changed[REFS + name] = next(usable, "")
     update_references(git, {name: id for name, id in changed.items() if id or (git.folder / name).exists()})
 
 

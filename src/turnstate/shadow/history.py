@@ -41,11 +41,11 @@ def tagged(git: Git) -> list[Tagged]:
     return sorted(found, key=lambda one: (order[one.commit], one.tag))
 
 
-def ordered(reader: Reader, heads: Iterable[str]) -> dict[str, Commit]:
-    """Return the heads and their ancestors as far as they can be read, parents first."""
+def ordered(reader: Reader, tips: Iterable[str]) -> dict[str, Commit]:
+    """Return the tips and their ancestors as far as they can be read, parents first."""
     found, seen = dict[str, Commit](), set[str]()
-    for head in heads:
-        waiting: list[str | Commit] = [head]
+    for tip in tips:
+        waiting: list[str | Commit] = [tip]
         while waiting:
             match waiting.pop():
                 case Commit() as commit:

@@ -24,8 +24,8 @@ from ..own_files import SIDES, Kind, kind_of, main_file, side_files
 from .contents import TAGS, Reader, left_in_use, listing, parents, references
 from .git import FOLDER, Git
 from .history import ordered
+from .new_snapshot import Captured
 from .protected import IN_USE, OURS, Owned
-from .snapshot import Captured
 from .values import Changes, FileEntry, KeptPath, Listing
 from .work_tree import SafeTree
 

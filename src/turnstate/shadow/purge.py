@@ -20,10 +20,10 @@ from .. import folder_gate
 from ..files import sync_folder
 from .contents import (
     FILES,
-    HEADS,
     LEFT,
     MODES,
     RECORDS,
+    REFS,
     RULES,
     TAGS,
     WAS,
@@ -40,9 +40,9 @@ from .git import BLOB, COMMIT, FOLDER, TREE, Git, Leaf, Pack, tree
 from .history import ordered
 from .ignore import MAX_RULES_BYTES, Rules
 from .ignore import RULES as IGNORE
+from .new_snapshot import STAMPS, ShadowSettings
 from .packs import remove_pack
 from .plan import RestoreRecord
-from .snapshot import STAMPS, ShadowSettings
 
 
 class Purged(Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ def purge(settings: ShadowSettings, git: Git) -> Purged:
     update_references(git, {WAS + old: commit for old, commit in was.items()})
     names = {
         under + name: new.get(id, id)
-        for under in (HEADS, TAGS, RULES)
+        for under in (REFS, TAGS, RULES)
         for name, id in references(git, under).items()
         if id
     }
@@ -165,9 +165,9 @@ class _Rewriter:
 
 def _commits(git: Git, reader: Reader) -> dict[str, Commit]:
     """Return all commits that references lead to, parents first. Raise CheckpointsDamaged if one is bad."""
-    heads = {id for under in (HEADS, TAGS, RULES, WAS) for id in references(git, under).values() if id}
-    commits = ordered(reader, sorted(heads))
-    for id in {*heads, *(one for commit in commits.values() for one in commit.parents)} - commits.keys():
+    tips = {id for under in (REFS, TAGS, RULES, WAS) for id in references(git, under).values() if id}
+    commits = ordered(reader, sorted(tips))
+    for id in {*tips, *(one for commit in commits.values() for one in commit.parents)} - commits.keys():
         reader.commit(id)  # raises an error that says what is wrong
     return commits
 

@@ -42,11 +42,11 @@ from .git import Git, locked
 from .health import WAY_OUT, Survey, repair_heads, verify_folder
 from .history import diff, tagged
 from .ignore import holds_rules
+from .new_snapshot import STAMPS, Captured, ShadowSettings, current_tree, examine, take
 from .plan import RestorePlan, RestoreRecord, restore_plan, undo_plan, without_unchanged
 from .protected import Owned, OwnPlaces
 from .purge import Purged, ignored_now, purge
 from .restore import Journal, perform
-from .snapshot import STAMPS, Captured, ShadowSettings, current_tree, examine, take
 from .values import Diff, KeptPath, LeftOut, RestoredFiles, Snapshot, SnapshotLimits
 
 

@@ -328,7 +328,7 @@ class SafeTree:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EINVAL, "it is no longer a file")
             os.fchmod(descriptor, mode)
-        except BaseException:
+        except BaseException:  # a signal, too: the gate must close it
             folder_gate.close(descriptor)
             raise
         return descriptor

@@ -89,7 +89,7 @@ class SnapshotFolder:
         try:
             final = name()
             os.rename(temporary, final, src_dir_fd=self._folder, dst_dir_fd=self._folder)
-        except BaseException:
+        except BaseException:  # a signal, too: a draft that is half done must not stay
             with suppress(OSError):
                 self.remove(temporary)
             raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..errors import DuplicatePath, NothingMatches
 from .manager import ContextManager
 from .pattern import Workspace
-from .state import (
+from .sticky_paths import (
     CONTEXT_ENTRY_END_HEADER,
     CONTEXT_ENTRY_START_HEADER,
     ContextState,

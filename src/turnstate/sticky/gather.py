@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from ..tokens import Counter
-from .files import Candidate, ReadCache, Refused, checked_status, find, refusal
 from .pattern import Workspace
-from .state import Dropped, Gathered, StickyFile, StickyPath, entry
+from .reading import Candidate, ReadCache, Refused, checked_status, find, refusal
+from .sticky_paths import Dropped, Gathered, StickyFile, StickyPath, entry
 
 MAX_TOTAL_BYTES = 32 * 1024 * 1024
 """The most bytes of all files together: several times any model's window, read in a second or two."""

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from ..errors import InputError, NothingMatches
 from ..tokens import Counter
-from .files import find
 from .gather import Gatherer
 from .pattern import Workspace
-from .state import ContextState, Gathered, Owner, Shown, StickyPath, limit_for, spelled
+from .reading import find
+from .sticky_paths import ContextState, Gathered, Owner, Shown, StickyPath, limit_for, spelled
 
 
 class ContextManager:

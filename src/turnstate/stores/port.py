@@ -35,7 +35,6 @@ from .values import (
 )
 
 __all__ = [
-    "SMALL",
     "Directory",
     "Feed",
     "FindsSessions",
@@ -53,9 +52,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-SMALL = 64_000
-"""Bytes of entries that may be read and decoded in an event loop's thread: less than a millisecond."""
 
 
 @runtime_checkable

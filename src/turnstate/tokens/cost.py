@@ -18,16 +18,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from .. import strict_json, wire_text
 from ..errors import UnknownName
-from ..long_json import exceeds
 from ..message import Message
 from ..part import FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..process import hold_during_fork
+from ..threads import INLINE, off_loop
 from ..toolspec import ToolSpec
 from .counter import Count, Counter, Quality, total, weaker
 from .images import OPENAI_RULES, ImageRule, rule_for
@@ -100,26 +99,7 @@ def _tokenizer(name: str) -> Callable[[str], int]:
     return lambda text: truncate(text, 0, name)[1]
 
 
-# Work that leaves an event loop free.
-
-T = TypeVar("T")
-
-INLINE = 20_000
-"""The most characters counted on the event loop: two milliseconds in the estimator, which no user notices."""
-
-
-async def off_loop(work: Callable[[], T], *, large: bool) -> T:
-    """Run large work in a thread and small work inline; without a running loop, run everything inline."""
-    if not large:
-        return work()
-    import asyncio  # already imported in a process that runs a loop
-
-    return await asyncio.to_thread(work) if asyncio._get_running_loop() else work()
-
-
-def is_large(*values: Any) -> bool:
-    """Return True if values hold more text than is processed inline, reading no further than needed."""
-    return exceeds(INLINE, *values)
+# Counting in a thread.
 
 
 def is_ready(counter: Counter) -> bool:

@@ -55,7 +55,7 @@ class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
         return not self.path or (bool(path) and fnmatchcase(path, self.path))
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class ApprovalRequest(Struct, frozen=True, kw_only=True):
     """A call that waits for the user's decision."""
 
     tool: Tool
@@ -63,7 +63,7 @@ class Question(Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class Approval(Struct, frozen=True, kw_only=True):
     """The user's answer: yes or no, how long it applies, and the reason if it is no."""
 
     allow: bool
@@ -71,7 +71,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-Ask = Callable[[Question], Awaitable[Answer]]
+Ask = Callable[[ApprovalRequest], Awaitable[Approval]]
 
 
 class _Answers(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -129,7 +129,7 @@ class Approvals:
     async def _asked(self, tool: Tool, call: ToolCallRequest) -> str:
         assert self._ask is not None  # noqa: S101
         paths = tool.paths(call.args)
-        answer = await self._ask(Question(tool=tool, call=call, paths=paths))
+        answer = await self._ask(ApprovalRequest(tool=tool, call=call, paths=paths))
         decision: Decision = "allow" if answer.allow else "deny"
         digest = tool.digest if tool.origin.kind == "mcp" else ""  # a server may change its tools at any time
         rules = [Rule(escape(tool.name), decision, escape(path), digest) for path in paths or ("",)]

@@ -134,7 +134,7 @@ class _Watchdog:
                 start_new_session=True,  # it does not get what a terminal sends to our group
                 check=True,
             )
-        except BaseException:
+        except BaseException:  # a canceled task, too: nobody else could close it
             os.close(writing)
             raise
         finally:

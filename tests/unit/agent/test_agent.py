@@ -32,7 +32,7 @@ from turnstate.errors import ModelFailed, RequestTooLong
 from turnstate.models import Finished, TextDelta, ToolCallMade, UsageReported
 from turnstate.session import Session
 from turnstate.testing import ScriptedModel
-from turnstate.tools import Answer, Approvals, Question, Rule
+from turnstate.tools import Approval, ApprovalRequest, Approvals, Rule
 
 BUDGET = Budget(8_000, output=500)
 
@@ -250,9 +250,9 @@ async def test_a_call_with_unusable_arguments_reaches_no_hook_no_question_and_is
     async def before_tool(call: ToolCallRequest) -> None:
         seen.append(f"hook {call.id}")
 
-    async def ask(question: Question) -> Answer:
+    async def ask(question: ApprovalRequest) -> Approval:
         seen.append(f"question {question.call.id}")
-        return Answer(allow=True)
+        return Approval(allow=True)
 
     cut = ToolCallRequest(name="pay", args={}, raw='{"where": "sh')
     model = ScriptedModel(Message.assistant(tool_calls=[cut]), "I see.")

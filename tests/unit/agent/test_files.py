@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from turnstate import Budget, Message, Session, SessionManager, ToolCallRequest, formats
+from turnstate import Budget, Message, Session, SessionManager, ToolCallRequest, ToolCallResult, formats
 from turnstate.agent import Agent, AgentEvent, CheckpointFailed, CheckpointSaved, Ended, ToolFinished
+from turnstate.agent.tracked_files import FEW
 from turnstate.checkpoints import CheckpointManager
 from turnstate.entry import Checkpoint, FileLines
 from turnstate.errors import InputError
@@ -48,10 +49,7 @@ class Desk:
             async with SessionManager.open(self._url) as sessions:
                 self.session = await sessions.open_or_create("desk")
                 if self._keeps:
-                    state = await self.session.conversation()
-                    self.checkpoints = await CheckpointManager.open(
-                        state, self.root, session=self.session, home=self._home
-                    )
+                    self.checkpoints = await CheckpointManager.open(self.session, self.root, home=self._home)
                 await test()
 
         asyncio.run(opened())
@@ -165,6 +163,23 @@ def test_a_checkpoint_that_an_interrupted_run_missed_is_taken_when_it_resumes(tm
         assert labels(await desk.events(None)) == []
 
     desk.run(stopped)
+    desk.run(resumed)
+
+
+def test_a_checkpoint_is_taken_however_many_calls_an_interrupted_run_had_made(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    async def resumed() -> None:
+        calls = [write("a", "1\n"), *(read("a") for _ in range(3 * FEW))]
+        (desk.root / "a").write_text("1\n")
+        await desk.session.append(Message.user("Begin."), asks(*calls))
+        for call in calls:
+            done = ToolCallResult(tool_call_id=call.id, result="done")
+            await desk.session.append(Message.tool([done]))
+        assert labels(await desk.events(None, "Done.")) == ["1.1", "1"]
+        taken = [one.entry for one in await desk.session.entries(kinds=["checkpoint"])]
+        assert [one.description for one in taken if isinstance(one, Checkpoint)][-1] == "Begin."
+
     desk.run(resumed)
 
 

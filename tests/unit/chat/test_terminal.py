@@ -22,7 +22,7 @@ from turnstate.chat.terminal import FIRST_ROWS, TerminalView, converse
 from turnstate.config import Settings
 from turnstate.errors import StoreUnavailable
 from turnstate.home import Home
-from turnstate.tools import Answer, Question, run_command
+from turnstate.tools import Approval, ApprovalRequest, run_command
 
 CTRL_D = b"\x04"
 
@@ -97,7 +97,7 @@ class Keyboard:
     def __init__(self, folder: Path, **args: Any) -> None:
         self._folder, self._call = folder, ToolCallRequest(name="run_command", args=args)
         self._printed = io.StringIO()
-        self.answer: Answer | None = None
+        self.answer: Approval | None = None
 
     @property
     def text(self) -> str:
@@ -126,7 +126,7 @@ class Keyboard:
         asyncio.run(main())
 
     async def _ask(self) -> None:
-        question = Question(tool=run_command, call=self._call)
+        question = ApprovalRequest(tool=run_command, call=self._call)
         self.answer = await self._view.approve(question)
 
 
@@ -134,14 +134,14 @@ def test_yes_can_be_said_once_everything_was_shown(tmp_path: Path) -> None:
     command = "\n".join(f"step {number}" for number in range(500))
     keyboard = Keyboard(tmp_path, command=command)
     keyboard.press("y", "m", "y", "a", "p", "m", "y", "e", "y")
-    assert keyboard.answer == Answer(allow=True)
+    assert keyboard.answer == Approval(allow=True)
     assert [line.strip() for line in keyboard.text.splitlines()] == [f"$ step {n}" for n in range(500)]
 
 
 def test_what_was_not_read_can_be_refused(tmp_path: Path) -> None:
     keyboard = Keyboard(tmp_path, command="step\n" * 500)
     keyboard.press("y", "n")
-    assert keyboard.answer == Answer(allow=False)
+    assert keyboard.answer == Approval(allow=False)
     assert keyboard.text.count("step") == FIRST_ROWS
 
 
@@ -149,7 +149,7 @@ def test_a_long_line_is_shown_row_by_row_and_controls_are_visible(tmp_path: Path
     command = "echo " + "a" * 10_000 + "\x1b[2K\u202e; rm\u00a0-rf\u2800work"
     keyboard = Keyboard(tmp_path, command=command)
     keyboard.press("y", "m", "y")
-    assert keyboard.answer == Answer(allow=True)
+    assert keyboard.answer == Approval(allow=True)
     rows = keyboard.text.splitlines()
     assert all(len(row) <= 80 for row in rows)
     assert all(row.startswith("↪ ") for row in rows[1:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from turnstate.checkpoints.labels import ASIDE, IN_PROGRESS, INTERRUPTED, Numbers, description, numbers, turns
-from turnstate.conversation.timeline import Timeline
+from turnstate.conversation import ConversationState
 from turnstate.entry import Checkpoint
 
 pytestmark = pytest.mark.req("O2")
@@ -98,9 +98,10 @@ def test_what_stands_before_the_newest_start_is_not_counted() -> None:
         (("0", "1.1", "1", "0", "1.1"), [(4, "0"), (5, "1.1")]),
         (("4.1", "4"), [(1, "4.1"), (2, "4")]),
     ):
-        timeline = Timeline()
-        timeline.extend(path(*labels))
-        found = timeline.checkpoints_since_start
+        state = ConversationState("c")
+        for one in path(*labels):
+            state.add(one)
+        found = state.shown.checkpoints_since_start
         assert [(place, one.label) for place, one in found] == wanted
 
 

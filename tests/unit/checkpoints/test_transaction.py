@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,12 @@ import pytest
 
 from turnstate import Message, ToolCallRequest
 from turnstate.checkpoints import transaction as intents
-from turnstate.checkpoints.transaction import (
-    Intent,
-    LeaveTangent,
-    Operation,
-    RestoreOperation,
-    Undo,
-    newest_restore,
-)
+from turnstate.checkpoints.questions import newest_restore
+from turnstate.checkpoints.transaction import Change, Intent, LeaveTangent, RestoreOperation, Undo
 from turnstate.conversation import ConversationState, from_json, to_json
-from turnstate.entry import Checkpoint
+from turnstate.entry import Checkpoint, Restore
 from turnstate.errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, InvalidPayload
+from turnstate.log.operations import Effect, Here, Operation, Steps
 
 pytestmark = pytest.mark.req("O3")
 
@@ -125,20 +121,48 @@ def back(number: int, **changes: Any) -> RestoreOperation:
     return RestoreOperation(number=number, **(settings | changes))
 
 
-def do(act: Operation, state: ConversationState, name: str) -> None:
-    assert act.is_possible(state)
-    assert not act.is_done(state, name)
-    asyncio.run(act.apply(state, None, name))
-    assert act.is_done(state, name)
+def asked(state: ConversationState, question: Callable[[Here], Steps[bool]]) -> bool:
+    """Answer a question about a conversation from its log."""
+
+    def steps(here: Here) -> Steps[Effect]:
+        return Effect(result=(yield from question(here)))
+
+    return bool(state.log.operate(steps, now=0).result)
+
+
+def is_possible(act: Change, state: ConversationState) -> bool:
+    return asked(state, act.is_possible)
+
+
+def is_done(act: Change, state: ConversationState, name: str) -> bool:
+    return asked(state, lambda here: act.is_done(here, name))
+
+
+def apply(operation: Operation, state: ConversationState) -> None:
+    """Run an operation on the log of a conversation."""
+    state.log.operate(operation, now=1)
+    state.use(state.log)
+
+
+def do(act: Change, state: ConversationState, name: str) -> None:
+    assert is_possible(act, state)
+    assert not is_done(act, state, name)
+    apply(act.change(name), state)
+    assert is_done(act, state, name)
+
+
+def newest(state: ConversationState) -> tuple[int, Restore] | None:
+    found: tuple[int, Restore] | None = state.log.operate(newest_restore(), now=0).result
+    return found
 
 
 def test_a_restore_knows_itself_by_its_name() -> None:
     state = spoken("0", "1", "2")
     do(back(6), state, "c-1")
     assert len(state.history) == 2
-    assert not back(6).is_done(state, "c-2")
+    assert not is_done(back(6), state, "c-2")
     state.set_next_user_message("on")
-    assert back(6).is_done(state, "c-1")
+    assert is_done(back(6), state, "c-1")
 
 
 @pytest.mark.parametrize(
@@ -154,19 +178,28 @@ def test_a_restore_knows_itself_by_its_name() -> None:
     ],
 )
 def test_a_restore_is_possible_where_its_checkpoint_stands(act: RestoreOperation, possible: bool) -> None:
-    assert act.is_possible(spoken("0", "1", "2")) == possible
+    assert is_possible(act, spoken("0", "1", "2")) == possible
+
+
+def test_a_restore_to_another_entry_is_refused_and_changes_nothing() -> None:
+    state = spoken("0", "1", "2")
+    for number in (0, 5, 99):
+        with pytest.raises(CheckpointError, match="has changed since"):
+            apply(back(number).change("c-1"), state)
+    assert (len(state.log.branches), len(state.history)) == (1, 3)
 
 
 def test_an_undo_is_done_when_the_restore_is_off_the_path() -> None:
     state = spoken("0", "1", "2")
     do(back(6), state, "c-1")
-    found = newest_restore(state)
+    found = newest(state)
     assert found is not None
     number, restore = found
     undo = Undo(label="1", number=number, undoes=restore.undo, files=True, conversation=True)
     do(undo, state, "c-2")
     assert len(state.history) == 3
-    assert newest_restore(state) is None
+    assert newest(state) is None
+    assert not is_possible(undo, state)
 
 
 def test_restores_of_files_alone_are_undone_from_the_newest_on() -> None:
@@ -174,13 +207,13 @@ def test_restores_of_files_alone_are_undone_from_the_newest_on() -> None:
     for name in ("c-1", "c-2"):
         do(back(6, conversation=False), state, name)
     for name in ("c-2", "c-1"):
-        found = newest_restore(state)
+        found = newest(state)
         assert found is not None
         number, restore = found
         assert restore.undo == name
         undo = Undo(label="1", number=number, undoes=name, files=True, conversation=False)
         do(undo, state, f"undo {name}")
-    assert newest_restore(state) is None
+    assert newest(state) is None
 
 
 @pytest.mark.req("J4")
@@ -190,11 +223,12 @@ def test_leaving_is_done_when_the_tangent_is_not_under_way(bring: Any, more: int
     name = state.begin_tangent()
     state.set_next_user_message("aside")
     state.push_assistant_message(Message.assistant("found"))
-    do(LeaveTangent(tangent=name, bring=bring, summary="what was found"), state, "c-1")
+    summary = "what was found" if bring == "summary" else None
+    do(LeaveTangent(tangent=name, bring=bring, summary=summary), state, "c-1")
     assert len(state.history) == 1 + more
     assert (state.next_message is not None) == (bring == "summary")
     state.reopen_tangent(name)
-    assert not LeaveTangent(tangent="another").is_possible(state)
+    assert not is_possible(LeaveTangent(tangent="another"), state)
 
 
 @pytest.mark.req("J4")
@@ -202,25 +236,29 @@ def test_a_tangent_is_not_left_where_another_began_within_it() -> None:
     state = spoken("0")
     leave = LeaveTangent(tangent=state.begin_tangent())
     state.begin_tangent()
-    assert not leave.is_possible(state)
-    assert not leave.is_done(state, "c-1")
+    assert not is_possible(leave, state)
+    assert not is_done(leave, state, "c-1")
 
 
 @pytest.mark.req("J4")
 def test_the_files_that_a_tangent_leaves_behind_are_noted_in_it_once() -> None:
+    def has_recorded(name: str) -> bool:
+        return asked(state, lambda here: leave.has_recorded_files(here, name))
+
     state = spoken("0")
     leave = LeaveTangent(tangent=state.begin_tangent(), kept="1", at=5)
-    assert not leave.has_recorded_files(state, "c-1")
+    assert not has_recorded("c-1")
     for _ in range(2):
-        leave.record_files(state, "c-1")
-    assert [(one.label, one.commit) for _, one in state.head.checkpoints] == [
+        apply(leave.record_files("c-1"), state)
+    assert state.checkpoint_manager is not None
+    assert [(one.label, one.commit) for one in state.checkpoint_manager.checkpoints] == [
         ("0", "commit 0"),
         ("1", "c-1"),
     ]
-    assert leave.has_recorded_files(state, "c-1")
-    assert not leave.has_recorded_files(state, "c-2")
+    assert has_recorded("c-1")
+    assert not has_recorded("c-2")
     state.set_next_user_message("somebody goes on")
-    assert not leave.has_recorded_files(state, "c-1")
+    assert not has_recorded("c-1")
 
 
 def test_calls_are_told_what_became_of_them() -> None:
@@ -234,24 +272,34 @@ def test_calls_are_told_what_became_of_them() -> None:
     first, second = (result for message in state.messages[-2:] for result in message.tool_results)
     assert (first.tool_call_id, first.is_error) == (calls[0].id, False)
     assert (second.tool_call_id, second.is_error) == (calls[1].id, True)
-    assert state.head.open_calls == []
+    assert state.shown.open_calls == []
+
+
+def test_a_restored_conversation_is_undone_after_it_was_a_document() -> None:
+    state = spoken("0", "1", "2")
+    do(back(6), state, "c-1")
+    document = to_json(state)
+    again = from_json(document)
+    assert to_json(again) == document
+    assert newest(again) == newest(state)
+    assert again.undo() == "restore"
+    assert len(again.history) == 3
 
 
 @pytest.mark.parametrize(
     ("change", "path"),
     [
-        ({"restores": 5}, "$.turnstate.timelines[1].restores"),
-        ({"restores": 1}, "$.turnstate.timelines[1].restores"),
-        ({"shared": 500}, "$.turnstate.timelines[1].shared"),
-        ({"shared": -1}, "$.turnstate.timelines[1].shared"),
+        ({"former": 5}, "$.turnstate.branches[1].former"),
+        ({"parent": 2}, "$.turnstate.branches[1].parent"),
+        ({"at": 500}, "$.turnstate.branches[1].at"),
+        ({"at": -1}, "$.turnstate.branches[1].at"),
     ],
 )
 def test_a_document_that_restores_nothing_there_is_is_refused(change: dict[str, int], path: str) -> None:
     state = spoken("0", "1", "2")
     do(back(6), state, "c-1")
     document = to_json(state)
-    assert to_json(from_json(document)) == document
-    document["turnstate"]["timelines"][1] |= change
+    document["turnstate"]["branches"][1] |= change
     with pytest.raises(InvalidPayload) as refused:
         from_json(document)
     assert refused.value.path == path

@@ -105,7 +105,7 @@ def test_an_agent_of_the_user_needs_no_approval_and_gives_way_to_the_workspace(
 def test_a_profile_is_what_a_conversation_attaches(folder: Path) -> None:
     profile = AgentProfile(name="keeper", prompt="You keep a lighthouse.", sticky=("README.md",))
     state = ConversationState(agents=profile, os=System(folder))
-    assert state.head.fold.prompt == "You keep a lighthouse."
+    assert state.system == "You keep a lighthouse."
     gathered = state.sticky()
     assert gathered
     assert "The lamp is lit at dusk." in (gathered.text or "")

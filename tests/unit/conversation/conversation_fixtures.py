@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from turnstate import Message, ToolCallRequest, ToolCallResult, ToolSpec, formats
+from turnstate import Message, Session, SessionManager, ToolCallRequest, ToolCallResult, ToolSpec, formats
+from turnstate.archive import adopt_state
 from turnstate.context.cut import Strategy
 from turnstate.context.window import Window
 from turnstate.conversation import ConversationState, HistoryEntry, UserMessage, fields
@@ -66,6 +67,12 @@ def talk(state: ConversationState, *questions: str) -> None:
         state.push_assistant_message(Message.assistant(f"answer to {question}"))
 
 
+def write(state: ConversationState, *messages: Message) -> None:
+    """Write messages to the log as they are, with no call cancelled and no cut made."""
+    for message in messages:
+        state.log.add(message)
+
+
 def work(state: ConversationState, question: str, *calls: ToolCallRequest) -> None:
     """Let the user ask, the assistant call tools, one after the other, and answer in the end."""
     state.set_next_user_message(question)
@@ -106,6 +113,12 @@ def validate(window: Window, state: ConversationState | None = None) -> None:
         provider = formats.get(name)
         rendered = provider.render(window.messages, tools=tools)
         assert provider.validate(rendered, request=request) == [], name
+
+
+async def stored(state: ConversationState, sessions: SessionManager) -> Session:
+    """Import a state into a store, and return its session."""
+    await adopt_state(sessions.store, sessions.tenant, state)
+    return await sessions.open(state.conversation_id)
 
 
 def spoken(*, os: Any = None) -> ConversationState:

@@ -99,7 +99,7 @@ def test_a_clearing_cancels_calls_that_are_under_way() -> None:
     state.set_next_user_message("Look again.")
     state.push_assistant_message(Message.assistant(tool_calls=[one]))
     state.clear()
-    assert state.head.open_calls == []
+    assert state.shown.open_calls == []
     talk(state, "new")
     validate(state.window())
     state.undo()
@@ -111,7 +111,7 @@ def test_a_clearing_cancels_calls_that_are_under_way() -> None:
 def test_clearing_an_empty_conversation_does_nothing() -> None:
     state = ConversationState("c")
     state.clear()
-    assert len(state.head.entries) == 0
+    assert state.log.head.seq == 0
     with pytest.raises(NothingToUndo, match="nothing to undo"):
         state.undo()
 
@@ -180,10 +180,10 @@ def test_a_plan_of_another_view_is_refused() -> None:
         assert again is not None
         state.compact(again)
 
-    def restored(state: ConversationState) -> None:
-        state.restore_moment(3)
+    def moved(state: ConversationState) -> None:
+        state.begin_tangent(at=state.messages[1].id)
 
-    for change in (cleared, compacted, restored):
+    for change in (cleared, compacted, moved):
         state = spoken()
         plan = state.plan_compaction(Strategy(keep=2))
         assert plan is not None

@@ -21,7 +21,7 @@ from turnstate.conversation import (
     to_json,
 )
 from turnstate.entry import Checkpoint
-from turnstate.errors import InvalidPayload, NewerFormat, NothingToUndo, TurnstateError
+from turnstate.errors import InvalidPayload, NewerFormat, TurnstateError
 
 pytestmark = pytest.mark.req("I9")
 
@@ -126,7 +126,7 @@ def test_checkpoints_are_the_labels_and_commits_of_the_path(tmp_path: Path) -> N
     for part in (document, {name: value for name, value in document.items() if name != "turnstate"}):
         assert from_json(part).checkpoint_manager == found
     assert state.checkpoints is None  # the live manager is attached, and never written
-    state.restore_moment(1)
+    state.begin_tangent(at=state.messages[0].id)
     assert state.checkpoint_manager is None
 
 
@@ -210,37 +210,6 @@ def test_a_document_without_our_part_is_read_from_its_fields() -> None:
     assert any("Goal: light." in message.text for message in restored.window().messages)
 
 
-def test_a_conversation_that_begins_in_the_middle_keeps_what_still_counts() -> None:
-    state = ConversationState("c")
-    state.set_system("Keep.")
-    talk(state, *map(str, range(8)))
-    plan = state.plan_compaction(Strategy(keep=6))
-    assert plan is not None
-    later = ConversationState("c")
-    later.head.first = 10
-    for entry in (state.head.entries[0], plan.cut):
-        later.head.recall(entry)
-    later.head.extend(state.head.entries[5:])
-    talk(later, "last")
-    again = later.plan_compaction(Strategy(keep=1))
-    assert again is not None
-    later.compact(again)
-    restored = from_json(to_json(later))
-    assert restored.preview().messages == later.preview().messages
-    for one in (later, restored):
-        one.undo()
-        one.begin_tangent(at=one.messages[5].id)
-        talk(one, "aside")
-        one.set_next_user_message("and?")
-    assert [m.text for m in restored.preview().messages] == [m.text for m in later.preview().messages]
-    assert restored.preview().messages[0].text == "Keep."
-    third = from_json(to_json(restored))
-    assert third.preview().messages == restored.preview().messages
-    assert third.undo() == "tangent"
-    with pytest.raises(NothingToUndo):  # what the cut before it covers is not in the document
-        third.undo()
-
-
 def at(document: Any, *path: Any, value: Any) -> Any:
     """Return a document with another value at a path."""
     copy = json.loads(json.dumps(document))
@@ -293,15 +262,18 @@ def test_what_is_no_conversation_is_refused(document: Any) -> None:
         (["turnstate"], {}, "$.turnstate"),
         (["turnstate", "version"], "one", "$.turnstate"),
         (["turnstate", "head"], 5, "$.turnstate.head"),
+        (["turnstate", "head"], 0, "$.turnstate.head"),
         (["turnstate", "head"], -1, "$.turnstate.head"),
-        (["turnstate", "timelines"], [], "$.turnstate.head"),
-        (["turnstate", "timelines", 0, "entries", 0], "no such id", "$.turnstate.timelines[0].entries[0]"),
-        (["turnstate", "timelines", 0, "entries", 0], ["cut", {}], "$.turnstate.timelines[0].entries[0]"),
-        (["turnstate", "timelines", 0, "entries", 0], ["message", {}], "$.turnstate.timelines[0].entries[0]"),
-        (["turnstate", "timelines", 1, "parent"], 1, "$.turnstate.timelines[1].parent"),
-        (["turnstate", "timelines", 1, "parent"], -1, "$.turnstate.timelines[1].parent"),
-        (["turnstate", "timelines", 1, "at"], 999, "$.turnstate.timelines[1].at"),
-        (["turnstate", "timelines", 1, "at"], -1, "$.turnstate.timelines[1].at"),
+        (["turnstate", "branches"], [], "$.turnstate.head"),
+        (["turnstate", "branches", 0, "entries", 0], "no such id", "$.turnstate.branches[0].entries[0]"),
+        (["turnstate", "branches", 0, "entries", 0], ["cut", {}], "$.turnstate.branches[0].entries[0]"),
+        (["turnstate", "branches", 0, "entries", 0], ["message", {}], "$.turnstate.branches[0].entries[0]"),
+        (["turnstate", "branches", 1, "parent"], 2, "$.turnstate.branches[1].parent"),
+        (["turnstate", "branches", 1, "parent"], -1, "$.turnstate.branches[1].parent"),
+        (["turnstate", "branches", 1, "parent"], None, "$.turnstate.branches[1].parent"),
+        (["turnstate", "branches", 1, "former"], 2, "$.turnstate.branches[1].former"),
+        (["turnstate", "branches", 1, "at"], 999, "$.turnstate.branches[1].at"),
+        (["turnstate", "branches", 1, "at"], -1, "$.turnstate.branches[1].at"),
     ],
 )
 def test_what_is_unreadable_is_refused_with_the_path_to_it(path: list[Any], value: Any, told: str) -> None:
@@ -340,10 +312,23 @@ def test_hostile_values_are_typed_errors(name: str, value: Any) -> None:
 def test_a_document_of_a_newer_version_says_so() -> None:
     document = to_json(ConversationState("c"))
     with pytest.raises(NewerFormat, match="update"):
-        from_json(at(document, "turnstate", "version", value=2))
+        from_json(at(document, "turnstate", "version", value=3))
     talk(state := ConversationState("c"), "hello")
     with pytest.raises(NewerFormat, match="update"):
-        from_json(at(to_json(state), "turnstate", "timelines", 0, "entries", 0, value=["hologram", {}]))
+        from_json(at(to_json(state), "turnstate", "branches", 0, "entries", 0, value=["hologram", {}]))
+
+
+def test_fields_that_another_program_changed_are_used() -> None:
+    state = ConversationState("c", model_id="gpt-4.1")
+    state.tools = {ToolOrigin("builtin"): [tool("ls")]}
+    talk(state, "hello")
+    document = {**to_json(state), "tools": {}, "model_info": {"model_id": "gpt-4o"}, "mcp_enabled": False}
+    restored = from_json(document)
+    assert (restored.tools, restored.mcp_enabled) == ({}, False)
+    assert restored.model_info is not None
+    assert restored.model_info.id == "gpt-4o"
+    again = from_json(to_json(restored))
+    assert fields(again) == fields(restored)
 
 
 def test_an_old_budget_does_not_come_with_a_document() -> None:

@@ -88,21 +88,21 @@ def test_an_id_that_is_there_twice_is_refused(whole: bool, where: str) -> None:
     assert refused(plain).startswith(("$.history", "$.next_message"))
 
 
-def test_an_id_that_a_timeline_names_twice_is_refused() -> None:
+def test_an_id_that_a_branch_names_twice_is_refused() -> None:
     plain = document()
-    entries = plain["turnstate"]["timelines"][0]["entries"]
+    entries = plain["turnstate"]["branches"][0]["entries"]
     entries.append(entries[0])
-    assert refused(plain).startswith("$.turnstate.timelines[0].entries[")
+    assert refused(plain).startswith("$.turnstate.branches[0].entries[")
 
 
-def test_an_id_that_a_timeline_says_again_is_refused() -> None:
+def test_an_id_that_a_branch_says_again_is_refused() -> None:
     plain = document()
     again = plain["history"][0]["user"][0]
-    plain["turnstate"]["timelines"][0]["entries"].append(["message", again])
-    assert refused(plain).startswith("$.turnstate.timelines[0].entries[")
+    plain["turnstate"]["branches"][0]["entries"].append(["message", again])
+    assert refused(plain).startswith("$.turnstate.branches[0].entries[")
 
 
-def test_two_timelines_may_each_go_on_from_the_same_message() -> None:
+def test_two_branches_may_each_go_on_from_the_same_message() -> None:
     state = ConversationState("c")
     talk(state, "one")
     for word in ("left", "right"):
@@ -113,15 +113,19 @@ def test_two_timelines_may_each_go_on_from_the_same_message() -> None:
     assert [one.opening for one in restored.kept_tangents()] == ["left", "right"]
 
 
-def test_a_restored_moment_may_say_what_was_there_before_it() -> None:
-    state = ConversationState("c")
-    talk(state, "one", "two")
-    state.restore_moment(2)
-    talk(state, "three")
-    restored = from_json(to_json(state))
-    assert prompts(restored) == ["one", "three"]
-    restored.undo_restore()
-    assert prompts(restored) == ["one", "two"]
+def test_two_branches_may_hold_the_same_message() -> None:
+    plain = document()
+    said = plain["history"][1]
+    again = ["message", said["user"][0]], ["message", said["assistant"]]
+    plain["turnstate"]["branches"].append(
+        {"entries": list(again), "parent": 1, "at": 2, "former": 1, "operation": "rewind"}
+    )
+    plain["turnstate"]["head"] = 2
+    state = from_json(plain)
+    assert prompts(state) == ["one", "two"]
+    assert state.next_message is None
+    assert state.undo() == "rewind"
+    assert state.next_message is not None
 
 
 @WHOLE

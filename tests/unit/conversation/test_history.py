@@ -17,6 +17,7 @@ from tests.unit.conversation.conversation_fixtures import (
     tool,
     validate,
     work,
+    write,
 )
 from turnstate import Budget, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
 from turnstate.context.cut import Strategy
@@ -158,7 +159,7 @@ def test_the_assistant_answers_only_what_was_said() -> None:
 @pytest.mark.req("I4")
 def test_of_10_001_exchanges_the_newest_10_000_are_live() -> None:
     state = ConversationState("c")
-    state.head.extend(exchanges(10_001))
+    write(state, *exchanges(10_001))
     assert MAX_CONVERSATION_STATE_HISTORY_LEN == 10_000
     assert len(state.history) == 10_000
     assert state.history[0].user.prompt == "question 1"
@@ -170,7 +171,7 @@ def test_of_10_001_exchanges_the_newest_10_000_are_live() -> None:
 @pytest.mark.parametrize(("a_turn", "first"), [(2, "question 2"), (7, "question 7")])
 def test_the_live_history_begins_at_the_edge_of_a_turn(a_turn: int, first: str) -> None:
     state = ConversationState("c")
-    state.head.extend(exchanges(10_001, a_turn=a_turn))
+    write(state, *exchanges(10_001, a_turn=a_turn))
     assert len(state.history) <= 10_000
     assert state.history[0].user.opens_turn
     assert state.history[0].user.prompt == first
@@ -179,7 +180,7 @@ def test_the_live_history_begins_at_the_edge_of_a_turn(a_turn: int, first: str) 
 @pytest.mark.req("I4")
 def test_a_single_turn_of_more_than_10_000_exchanges_is_cut_between_two_of_them() -> None:
     state = ConversationState("c")
-    state.head.extend(exchanges(10_003, a_turn=20_000))
+    write(state, *exchanges(10_003, a_turn=20_000))
     assert len(state.history) == 10_000
     assert state.history[0].assistant.text == "answer 3"
 
@@ -188,7 +189,7 @@ def test_a_single_turn_of_more_than_10_000_exchanges_is_cut_between_two_of_them(
 def test_what_left_the_live_history_survives_json() -> None:
     with state_cap(1_000) as cap:
         state = ConversationState("c")
-        state.head.extend(exchanges(cap + 1, a_turn=3))
+        write(state, *exchanges(cap + 1, a_turn=3))
         restored = from_json(to_json(state))
         assert len(state.messages) > len(state.history) == cap - 2
         assert restored.history == state.history

@@ -24,8 +24,11 @@ class Agent:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "work"
         self.folder.mkdir()
-        self.state = ConversationState("c", os=Desk(folder))
-        self.lines = LineTracking(self.state, self.folder, home=folder / "home")
+        desk = Desk(folder)
+        self.state = ConversationState("c", os=desk)
+        self.lines = LineTracking(
+            self.folder, home=folder / "home", now=desk.now, entries=lambda: self.state.log.head.seq
+        )
 
     def create(self, name: str, text: str) -> EditConflict | None:
         conflict = self.lines.before_write(name, creates=True)
@@ -53,8 +56,23 @@ class Agent:
     def user(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
 
+    def record(self) -> None:
+        """Let the conversation have what the tracker knows."""
+        new = self.lines.unrecorded
+        self.state.file_line_tracker = {**self.state.file_line_tracker, **new}
+        self.lines.recorded(new)
+
+    def enter_tangent(self) -> None:
+        self.record()
+        self.state.enter_tangent_mode()
+
+    def leave_tangent(self) -> None:
+        self.record()
+        self.state.exit_tangent_mode()
+        self.lines.follow(self.state.file_line_tracker)
+
     def known(self, name: str = "a") -> FileLineTracker:
-        return self.state.file_line_tracker[str(self.folder / name)]
+        return self.lines.records[str(self.folder / name)]
 
     def history(self, name: str = "a") -> list[tuple[str, int, int]]:
         return [(one.by, one.added, one.removed) for one in self.known(name).history]
@@ -178,7 +196,7 @@ def test_a_change_says_when_and_at_which_entry(agent: Agent) -> None:
     talk(agent.state, "hello", "again")
     agent.append("a", "2\n")
     first, second = agent.known().history
-    assert (first.entry, second.entry) == (0, len(agent.state.head.entries))
+    assert (first.entry, second.entry) == (0, agent.state.log.head.seq)
     assert second.entry >= 4
     assert second.at == agent.state.os.now()
 
@@ -203,7 +221,7 @@ def test_all_spellings_of_a_path_are_one_record(agent: Agent, monkeypatch: pytes
         monkeypatch.chdir("/")
         assert agent.lines.canonical(spelling) == str(agent.folder / "a")
         agent.lines.read(spelling)
-    assert list(agent.state.file_line_tracker) == [str(agent.folder / "a")]
+    assert list(agent.lines.records) == [str(agent.folder / "a")]
 
 
 @pytest.mark.req("N1")
@@ -212,6 +230,7 @@ def test_a_name_that_is_no_text_is_tracked_and_can_be_written(agent: Agent) -> N
     agent.create(name, "1\n")
     agent.user(name, "1\n2\n")
     assert agent.lines.before_write(name, creates=False) is not None
+    agent.record()
     (key,) = agent.state.file_line_tracker
     assert key.endswith("caf%E9%20%2541")
     assert fields(from_json(msgspec.json.decode(msgspec.json.encode(to_json(agent.state))))) == fields(
@@ -306,10 +325,10 @@ def test_a_file_that_the_agent_never_saw_is_no_conflict(agent: Agent) -> None:
 @pytest.mark.req("N3")
 def test_leaving_a_tangent_makes_no_lines_the_users(agent: Agent) -> None:
     agent.create("a", "1\n")
-    agent.state.enter_tangent_mode()
+    agent.enter_tangent()
     talk(agent.state, "aside")
     agent.append("a", "2\n3\n")
-    agent.state.exit_tangent_mode()
+    agent.leave_tangent()
     assert agent.lines.before_write("a", creates=False) is None
     assert agent.known().lines_by_user == 0
     assert agent.history() == [("agent", 1, 0), ("restore", 2, 0)]
@@ -322,11 +341,11 @@ def test_what_the_user_changes_around_a_tangent_is_still_told(agent: Agent, when
     agent.create("b", "1\n")
     if when == "before it":
         agent.user("a", "mine\n")
-    agent.state.enter_tangent_mode()
+    agent.enter_tangent()
     agent.append("b", "2\n")
     if when == "in it":
         agent.user("a", "mine\n")
-    agent.state.exit_tangent_mode()
+    agent.leave_tangent()
     if when == "after it":
         agent.user("a", "mine\n")
     assert agent.lines.before_write("b", creates=False) is None
@@ -340,7 +359,8 @@ def test_files_that_were_put_back_are_nobodys_edit(agent: Agent) -> None:
     agent.append("a", "2\n")
     agent.user("a", "1\n")  # by a restore
     agent.user("b", "mine\n")
-    assert agent.lines.follow([agent.folder / "a"]) == (str(agent.folder / "a"),)
+    known = agent.lines.records
+    assert agent.lines.follow(known, [agent.folder / "a"]) == (str(agent.folder / "a"),)
     assert agent.lines.before_write("a", creates=False) is None
     assert agent.known().lines_by_user == 0
     assert agent.history()[-1] == ("restore", 0, 1)
@@ -349,10 +369,11 @@ def test_files_that_were_put_back_are_nobodys_edit(agent: Agent) -> None:
 
 @pytest.mark.req("N3")
 def test_records_of_a_tangent_go_with_it(agent: Agent) -> None:
-    agent.state.enter_tangent_mode()
+    agent.enter_tangent()
     agent.create("a", "1\n")
-    agent.state.exit_tangent_mode()
+    agent.leave_tangent()
     assert agent.state.file_line_tracker == {}
+    assert agent.lines.records == {}
 
 
 # Kept.
@@ -363,14 +384,32 @@ def test_records_survive_json(agent: Agent) -> None:
     agent.create("a", "1\n")
     agent.user("a", "2\n")
     agent.append("a", "3\n")
+    records = agent.lines.records
+    agent.record()
     again = from_json(msgspec.json.decode(msgspec.json.encode(to_json(agent.state))))
-    assert again.file_line_tracker == agent.state.file_line_tracker
-    assert LineTracking(again, agent.folder).before_write("a", creates=False) is None
+    assert again.file_line_tracker == records
+    lines = LineTracking(agent.folder, again.file_line_tracker)
+    assert lines.before_write("a", creates=False) is None
+
+
+@pytest.mark.req("N1")
+def test_what_the_log_does_not_have_yet_is_told_until_it_is_recorded(agent: Agent) -> None:
+    agent.create("a", "1\n")
+    agent.create("b", "1\n")
+    new = agent.lines.unrecorded
+    assert sorted(new) == [str(agent.folder / name) for name in "ab"]
+    agent.append("b", "2\n")  # while the records are written
+    agent.lines.recorded(new)
+    assert agent.lines.unrecorded == {str(agent.folder / "b"): agent.known("b")}
+    agent.lines.recorded(agent.lines.unrecorded)
+    assert agent.lines.unrecorded == {}
+    assert sorted(agent.lines.records) == sorted(new)
 
 
 @pytest.mark.req("N1")
 def test_the_original_gets_its_six_keys_and_no_other(agent: Agent) -> None:
     agent.create("a", "1\n")
+    agent.record()
     written: Any = write(agent.state)
     (tracker,) = written["file_line_tracker"].values()
     assert tracker == {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.conversation.conversation_fixtures import call, exchanges, result, talk, tool, validate
+from tests.unit.conversation.conversation_fixtures import call, exchanges, result, talk, tool, validate, write
 from turnstate import Budget, Message, ToolCallRequest
 from turnstate.context.window import Window
 from turnstate.conversation import ConversationState, ToolOrigin
@@ -34,8 +34,8 @@ def known(*names: str) -> dict[ToolOrigin, Any]:
 
 def test_the_first_message_is_the_users_and_holds_no_results() -> None:
     state = ConversationState("c")
-    state.head.extend(exchanges(30, a_turn=30))
-    state.head.add(Message.user("and now? " * 20))
+    write(state, *exchanges(30, a_turn=30))
+    write(state, Message.user("and now? " * 20))
     for limit in (300, 600, 2_000):
         window = state.preview(Budget(limit))
         first = next(message for message in window.messages if message.role != "system")
@@ -46,7 +46,7 @@ def test_the_first_message_is_the_users_and_holds_no_results() -> None:
 
 def test_a_conversation_that_begins_with_results_shows_them_as_text() -> None:
     state = ConversationState("c")
-    state.head.extend([Message.tool([result(call(), "42 ships")]), Message.assistant("Many.")])
+    write(state, Message.tool([result(call(), "42 ships")]), Message.assistant("Many."))
     state.set_next_user_message("And now?")
     window = state.window()
     validate(window)
@@ -59,7 +59,7 @@ def test_a_result_whose_call_is_gone_becomes_plain_text() -> None:
     state = ConversationState("c")
     talk(state, "hello")
     lost = Message.tool([result(call(), "the late answer")])
-    state.head.extend([Message.user("And?"), Message.assistant("Wait."), lost])
+    write(state, Message.user("And?"), Message.assistant("Wait."), lost)
     state.set_next_user_message("Well?")
     window = state.window()
     validate(window)
@@ -70,9 +70,7 @@ def test_a_result_whose_call_is_gone_becomes_plain_text() -> None:
 def test_abandoned_calls_that_nobody_cancelled_are_answered_in_the_request() -> None:
     state = ConversationState("c")
     one = call()
-    state.head.extend(
-        [Message.user("Look."), Message.assistant(tool_calls=[one]), Message.user("Never mind.")]
-    )
+    write(state, Message.user("Look."), Message.assistant(tool_calls=[one]), Message.user("Never mind."))
     window = state.window()
     validate(window)
     given = [answer for message in window.messages for answer in message.tool_results]
@@ -156,12 +154,12 @@ def test_a_window_that_is_only_looked_at_decides_nothing() -> None:
     state = ConversationState("c")
     talk(state, *(f"question {number} " + "word " * 60 for number in range(30)))
     state.set_next_user_message("And now?")
-    before = len(state.head.entries)
+    before = state.log.head.seq
     looked = state.preview(Budget(1_000))
     assert looked.decisions
-    assert len(state.head.entries) == before
+    assert state.log.head.seq == before
     made = state.window(Budget(1_000))
     assert made.messages == looked.messages
-    assert len(state.head.entries) == before + len(made.decisions)
+    assert state.log.head.seq == before + len(made.decisions)
     again = state.window(Budget(1_000))
     assert (again.messages, again.decisions) == (made.messages, ())

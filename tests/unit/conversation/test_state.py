@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.conversation.conversation_fixtures import Desk, Harbor, Toolbox, call, talk, tool
+from tests.unit.conversation.conversation_fixtures import Desk, Harbor, Toolbox, call, stored, talk, tool
 from turnstate import Message, SessionManager, catalog
 from turnstate.context.policy import Budget
 from turnstate.conversation import ConversationState, System, ToolOrigin, amazon_q, fields, from_json, to_json
@@ -129,12 +129,18 @@ def test_the_exact_id_of_a_model_is_kept_everywhere_and_the_catalog_gives_its_li
     assert chosen.set_model(EXACT) == state.model_info
     legacy = from_json({**to_json(ConversationState("c")), "model": EXACT})
 
-    async def stored() -> ConversationState:
+    async def of_session() -> ConversationState:
         async with await SessionManager.open(f"sqlite:///{tmp_path}/agent.db") as sessions:
-            await (await sessions.create(id="c")).commit(state)
-            return await (await sessions.open("c")).conversation()
+            session = await sessions.create()
+            await session.set_model(EXACT)
+            return await session.conversation()
 
-    for one in (state, chosen, legacy, from_json(to_json(state)), asyncio.run(stored())):
+    async def imported() -> ConversationState:
+        async with await SessionManager.open(f"sqlite:///{tmp_path}/imported.db") as sessions:
+            return await (await stored(state, sessions)).conversation()
+
+    viewed = [asyncio.run(of_session()), asyncio.run(imported())]
+    for one in (state, chosen, legacy, from_json(to_json(state)), *viewed):
         assert one.model_info is not None
         assert one.model_info.id == EXACT
         assert one.budget == Budget.of(catalog.model("claude-sonnet-4-5"))

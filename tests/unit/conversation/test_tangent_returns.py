@@ -299,7 +299,7 @@ def test_nested_tangents_from_past_points_survive_json() -> None:
 
 
 @pytest.mark.req("J2")
-def test_a_tangent_in_which_a_clearing_was_undone_is_listed_with_all_its_exchanges() -> None:
+def test_a_tangent_in_which_a_clearing_was_undone_is_listed_with_its_first_words() -> None:
     state = spoken()
     state.begin_tangent()
     talk(state, "aside")
@@ -309,4 +309,21 @@ def test_a_tangent_in_which_a_clearing_was_undone_is_listed_with_all_its_exchang
     assert state.undo() == "clear"
     state.exit_tangent_mode()
     (kept,) = state.kept_tangents()
-    assert (kept.opening, kept.exchanges) == ("aside", 2)
+    assert kept.opening == "aside"
+    state.reopen_tangent(kept.name)
+    assert prompts(state)[2:] == ["aside", "waiting\n\nnew"]
+
+
+@pytest.mark.req("J2", "J4")
+def test_a_tangent_is_listed_even_if_nothing_was_said_in_the_one_around_it() -> None:
+    state = spoken()
+    for _ in range(3):
+        state.begin_tangent()
+    talk(state, "deep")
+    for _ in range(3):
+        state.exit_tangent_mode()
+    (kept,) = state.kept_tangents()
+    assert kept.opening == "deep"
+    state.reopen_tangent(kept.name)
+    assert prompts(state) == ["one", "two", "deep"]
+    assert len(state.open_tangents) == 3

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.conversation.conversation_fixtures import Toolbox, tool
 from turnstate import Message, ToolCallRequest, ToolSpec
 from turnstate.conversation import ConversationState, ToolOrigin, from_json, to_json
-from turnstate.conversation.settings import tools_from_json, tools_to_json
+from turnstate.conversation.kept_settings import tools_from_json, tools_to_json
 from turnstate.conversation.tools import repaired, specs
 from turnstate.errors import InvalidPayload
 

@@ -1,20 +1,23 @@
-"""The fold of a log, as a session and as a timeline use it: both say the same of the same entries."""
+"""The fold of a log, as a session and as a state use it: both say the same of the same entries."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from turnstate import Message
-from turnstate.context.calls import fresh
+from turnstate.codec import kind_of
+from turnstate.context.calls import KnownCalls, fresh
 from turnstate.conversation import ConversationState
-from turnstate.conversation.timeline import Timeline
+from turnstate.conversation.shown import ShownConversation
 from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Revert, Summary, Usage
 from turnstate.errors import InvalidMessage
 from turnstate.log.fold import Fold, Loaded
+from turnstate.log.memory_log import MemoryLog
+from turnstate.log.operations import Placed, known_calls
 from turnstate.message import ToolCallRequest, ToolCallResult
 from turnstate.session import SessionManager
 from turnstate.stores.memory import MemoryStore
@@ -48,23 +51,15 @@ def of_session(entries: Iterable[Entry], first: int = 1) -> Fold:
     return loaded.fold
 
 
-def of_timeline(entries: Iterable[Entry], first: int = 1) -> Fold:
-    timeline = Timeline(first=first)
-    timeline.extend(entries)
-    return timeline.fold
-
-
-def of_fork(entries: Iterable[Entry], first: int = 1) -> Fold:
-    """Fold each entry on a fork of the timeline before it."""
-    timeline = Timeline(first=first)
-    for number, entry in enumerate(entries):
-        timeline = timeline.fork(name=f"{number}")
-        timeline.add(entry)
-    return timeline.fold
+def of_state(entries: Iterable[Entry], first: int = 1) -> Fold:
+    shown = ShownConversation(first=first)
+    for place, entry in enumerate(entries, start=first):
+        shown.add(Placed(1, place, str(place), kind_of(entry), entry))
+    return shown.fold
 
 
 Folded = Callable[..., Fold]
-both = pytest.mark.parametrize("folded", [of_session, of_timeline, of_fork])
+both = pytest.mark.parametrize("folded", [of_session, of_state])
 
 
 @both
@@ -79,9 +74,9 @@ def test_messages_prompts_and_decisions(folded: Folded) -> None:
         Mask(ids=(), saved=0),
     ]
     fold = folded(entries)
-    assert list(fold.messages) == said(2)
+    assert fold.messages == said(2)
     assert (fold.prompt, fold.bootstrap) == ("second", "likes tea")
-    assert list(fold.decisions) == fold.holding == [entries[-1]]
+    assert fold.decisions == fold.holding == [entries[-1]]
     assert (fold.cut, fold.summary_of(None), fold.open_calls) == (None, "", [])
 
 
@@ -93,7 +88,7 @@ def test_the_newest_cut_that_was_not_reverted_holds_with_its_newest_summary(fold
     fold = folded(entries)
     assert (fold.cut, fold.summary_of(first)) == (first, "new")
     fold = folded([*entries, *said(5)[3:], second])
-    assert (fold.cut, fold.summary_of(second), fold.cut_before(second)) == (second, "digest of c2", first)
+    assert (fold.cut, fold.summary_of(second)) == (second, "digest of c2")
     fold = folded(
         [*entries, *said(5)[3:], second, Summary(cut="c2", text="x"), Revert(cut="c2", at=9, former=4)]
     )
@@ -135,6 +130,14 @@ def test_of_a_path_that_is_not_folded_from_its_root_all_is_kept_if_the_last_cove
     made = cut("c", None, ("older", "old"), asked={"before": 1})
     fold = folded([*said(2), made, *said(4)[2:]], first=7)
     assert fold.first_kept(made) == 0
+
+
+def known(entries: Sequence[Entry], *asked: Message) -> KnownCalls:
+    """Return the calls that messages refer to, on a path of these entries."""
+    log = MemoryLog("c")
+    for entry in entries:
+        log.add(entry)
+    return log.run(known_calls(log.path(), asked))
 
 
 def made(folded: Folded, *entries: Entry) -> list[Entry]:
@@ -189,29 +192,29 @@ def test_an_answer_of_the_core_is_shown_and_is_no_result(folded: Folded) -> None
     assert fold.messages[-1] == given.message
     assert fold.open_calls == []
     late = result(ONE, "after all")
-    assert fresh(fold.known_calls([late]), [late]) == [late]
-    assert fresh(fold.known_calls([result(TWO)]), [result(TWO)]) == []
+    assert fresh(known(entries, late), [late]) == [late]
+    assert fresh(known(entries, result(TWO)), [result(TWO)]) == []
     with pytest.raises(InvalidMessage, match="already"):
-        fresh(fold.known_calls([result(TWO, "other")]), [result(TWO, "other")])
+        fresh(known(entries, result(TWO, "other")), [result(TWO, "other")])
 
 
 @both
 def test_a_call_id_that_is_used_again_is_open_again(folded: Folded) -> None:
     again = Message.assistant(tool_calls=[ONE])
-    fold = folded([Message.user("go"), Message.assistant(tool_calls=[ONE]), result(ONE, 1), again])
-    assert fold.open_calls == [ONE]
-    assert fresh(fold.known_calls([result(ONE, 2)]), [result(ONE, 2)])[0].tool_results[0].result == 2
+    entries = [Message.user("go"), Message.assistant(tool_calls=[ONE]), result(ONE, 1), again]
+    assert folded(entries).open_calls == [ONE]
+    (taken,) = fresh(known(entries, result(ONE, 2)), [result(ONE, 2)])
+    assert taken.tool_results[0].result == 2
 
 
-@both
-def test_a_result_may_name_a_call_of_the_newest_batch_by_the_providers_id(folded: Folded) -> None:
-    fold = folded([Message.user("go"), Message.assistant(tool_calls=[ONE, TWO])])
+def test_a_result_may_name_a_call_of_the_newest_batch_by_the_providers_id() -> None:
+    entries = [Message.user("go"), Message.assistant(tool_calls=[ONE, TWO])]
     given = Message.tool([ToolCallResult(tool_call_id="p2", result="x")])
-    (taken,) = fresh(fold.known_calls([given]), [given])
+    (taken,) = fresh(known(entries, given), [given])
     assert [one.tool_call_id for one in taken.tool_results] == [TWO.id]
     unknown = Message.tool([ToolCallResult(tool_call_id="p3", result="x")])
     with pytest.raises(InvalidMessage, match="no call p3"):
-        fresh(fold.known_calls([unknown]), [unknown])
+        fresh(known(entries, unknown), [unknown])
 
 
 U, A1, A2 = Message.user("go"), Message.assistant(tool_calls=[ONE]), Message.assistant(tool_calls=[TWO])
@@ -239,4 +242,4 @@ def test_a_fork_of_a_session_and_a_tangent_of_a_state_may_begin_at_the_same_plac
     for message in messages:
         state.add(message)
     state.begin_tangent(at=messages[-1].id)
-    assert state.head.forked_at == asyncio.run(forked()) == kept
+    assert state.open_tangents[0].fork_seq == asyncio.run(forked()) == kept

@@ -1,15 +1,20 @@
-"""What undo takes back next: the newest operation that was not undone, by one rule for every reader."""
+"""What undo undoes next: the newest operation that was not undone, by one rule for every log."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pytest
 
 from turnstate import Message
 from turnstate.context.cut import carried
 from turnstate.entry import Cut, Entry, Revert, Tangent
-from turnstate.errors import NothingToUndo
+from turnstate.errors import InputError, NothingToUndo
 from turnstate.ids import MessageId
-from turnstate.log.undo import UndoSearch
+from turnstate.log.memory_log import MemoryLog
+from turnstate.log.operations import Effect, Placed
+from turnstate.log.undo import undo
+from turnstate.stores.values import BranchRow
 
 BOTH = (MessageId("m0"), MessageId("m1"))
 
@@ -27,39 +32,118 @@ def cut(id: str, **asked: object) -> Cut:
     )
 
 
-def taken_back(*entries: Entry | None) -> tuple[str, int] | None:
-    """Return the name and the number of what undo takes back on a branch with these entries."""
-    search = UndoSearch("c", len(entries))
-    for number in range(len(entries), 0, -1):
-        if found := search.check(number, entries[number - 1]):
-            return found.name, found.number
-    return None
-
-
 COMPACTED, CLEARED = cut("a", before=1), cut("b", operation="clear")
-LEFT = Tangent(name="t", branch=2)
+BEGAN, LEFT = Tangent(name="t", started=1), Tangent(name="t", branch=2)
+SAID, COLLECTED = Message.user("hello"), cut("c")
+
+
+def log_of(*entries: Entry, tangent: Sequence[Entry] = ()) -> MemoryLog:
+    """Return a log with these entries on its first branch, and a tangent from its beginning."""
+    log = MemoryLog("c")
+    log.graft(BranchRow(id=2, parent=1, fork_seq=0, created=1, name="t", operation="tangent", former=1))
+    for branch, some in ((2, [BEGAN, *tangent]), (1, entries)):
+        log.head = log.tip(branch)
+        for entry in some:
+            log.add(entry)
+    return log
+
+
+def undone(log: MemoryLog) -> Effect:
+    return log.operate(undo(), now=1)
+
+
+def undone_number(*entries: Entry, tangent: Sequence[Entry] = ()) -> tuple[str, int] | None:
+    """Return the name and the number of what undo undoes."""
+    try:
+        effect = undone(log_of(*entries, tangent=tangent))
+    except NothingToUndo:
+        return None
+    (mark,) = effect.entries
+    assert isinstance(mark, Revert | Tangent)
+    return effect.result, mark.at if isinstance(mark, Revert) else mark.undone
 
 
 @pytest.mark.req("D5")
-def test_undo_takes_back_the_newest_operation_that_was_not_undone() -> None:
-    said, began, collected = Message.user("hello"), Tangent(name="t", started=1), cut("c")
-    for entries, expected in [
-        ((), None),
-        ((said, None, began, collected), None),
-        ((COMPACTED, said, collected), ("compact", 1)),
-        ((COMPACTED, CLEARED, said), ("clear", 2)),
-        ((COMPACTED, LEFT, said), ("tangent exit", 2)),
-        ((COMPACTED, LEFT, Tangent(name="t", undone=2)), ("compact", 1)),
-        ((COMPACTED, LEFT, Tangent(name="t", undone=2), LEFT), ("tangent exit", 4)),
-        ((COMPACTED, CLEARED, Revert(cut="b", at=2, former=1)), ("compact", 1)),
-        ((COMPACTED, CLEARED, Revert(cut="b", at=2, former=1), Revert(cut="a", at=1, former=0)), None),
-        ((COMPACTED, Revert(cut="a", at=1, former=0), said, COMPACTED), ("compact", 4)),
-    ]:
-        assert taken_back(*entries) == expected, entries
+@pytest.mark.parametrize(
+    ("entries", "tangent", "expected"),
+    [
+        ([], [], None),
+        ([SAID, BEGAN, COLLECTED], [], None),
+        ([COMPACTED, SAID, COLLECTED], [], ("compact", 1)),
+        ([COMPACTED, CLEARED, SAID], [], ("clear", 2)),
+        ([COMPACTED, LEFT, SAID], [], ("tangent exit", 2)),
+        ([COMPACTED, LEFT], [Tangent(name="t", undone=2)], ("compact", 1)),
+        ([COMPACTED, LEFT, SAID, LEFT], [Tangent(name="t", undone=2)], ("tangent exit", 4)),
+        (
+            [COMPACTED, LEFT, SAID, LEFT],
+            [Tangent(name="t", undone=2), Tangent(name="t", undone=4)],
+            ("compact", 1),
+        ),
+        ([COMPACTED, CLEARED, Revert(cut="b", at=2, former=1)], [], ("compact", 1)),
+        (
+            [COMPACTED, CLEARED, Revert(cut="b", at=2, former=1), Revert(cut="a", at=1, former=0)],
+            [],
+            None,
+        ),
+        ([COMPACTED, Revert(cut="a", at=1, former=0), SAID, COMPACTED], [], ("compact", 4)),
+    ],
+)
+def test_undo_undoes_the_newest_operation_that_was_not_undone(
+    entries: list[Entry], tangent: list[Entry], expected: tuple[str, int] | None
+) -> None:
+    assert undone_number(*entries, tangent=tangent) == expected
 
 
 @pytest.mark.req("D5")
-def test_an_imported_summary_is_not_taken_back() -> None:
-    assert taken_back(carried("a summary"), COMPACTED) == ("compact", 2)
-    with pytest.raises(NothingToUndo, match="conversation c: the summary was imported"):
-        taken_back(carried("a summary"), COMPACTED, Revert(cut="a", at=2, former=1))
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([COMPACTED, LEFT, Tangent(name="t", undone=2)], ("compact", 1)),
+        ([COMPACTED, LEFT, Tangent(name="t", undone=2), LEFT], ("tangent exit", 4)),
+    ],
+)
+def test_marks_that_older_versions_wrote_beside_the_exit_count(
+    entries: list[Entry], expected: tuple[str, int]
+) -> None:
+    assert undone_number(*entries) == expected
+
+
+@pytest.mark.req("D5")
+def test_an_imported_summary_is_not_undone() -> None:
+    assert undone_number(carried("a summary"), COMPACTED) == ("compact", 2)
+    for entries in (
+        [carried("a summary")],
+        [carried("a summary"), COMPACTED, Revert(cut="a", at=2, former=1)],
+    ):
+        with pytest.raises(NothingToUndo, match="conversation c: the summary was imported"):
+            undone(log_of(*entries))
+
+
+@pytest.mark.req("D5")
+def test_a_damaged_operation_is_skipped() -> None:
+    log = log_of(COMPACTED, CLEARED)
+    log.entries[1][1] = log.entries[1][1]._replace(entry=None)
+    assert undone(log).result == "compact"
+
+
+@pytest.mark.req("D5", "J2")
+def test_undoing_an_exit_enters_the_tangent_and_marks_the_exit_there() -> None:
+    log = log_of(SAID, LEFT)
+    assert undone(log).result == "tangent exit"
+    assert log.head.branch == 2
+    assert [one.entry for one in log.entries[2]] == [BEGAN, Tangent(name="t", undone=2)]
+    assert [one.entry for one in log.entries[1]] == [SAID, LEFT]
+    assert undone(log).result == "tangent"
+    assert log.head.branch == 1
+    with pytest.raises(NothingToUndo):
+        undone(log)
+
+
+@pytest.mark.req("D5")
+def test_undo_of_one_kind_only_refuses_any_other_and_changes_nothing() -> None:
+    log = log_of(COMPACTED, CLEARED)
+    before: list[Placed] = [*log.entries[1]]
+    with pytest.raises(InputError, match="not a compact but a clear"):
+        log.operate(undo("compact"), now=1)
+    assert log.entries[1] == before
+    assert log.operate(undo("clear"), now=1).result == "clear"

@@ -9,13 +9,23 @@ from turnstate import Budget, Message, formats
 from turnstate.codec import encode
 from turnstate.context.window import Window
 from turnstate.conversation import ConversationState, fields
+from turnstate.entry import Checkpoint, Restore
+from turnstate.log.operations import Operation
+from turnstate.log.undo import restore
 from turnstate.session import Session
 from turnstate.stores.values import Record
 
 BUDGET = Budget(20_000)
 
 
-def said(state: ConversationState, *questions: str) -> None:
+async def said(session: Session, *questions: str) -> None:
+    """Append exchanges, in one write."""
+    both = [(Message.user(one), Message.assistant(f"answer to {one}")) for one in questions]
+    await session.append(*(message for exchange in both for message in exchange))
+
+
+def spoken(state: ConversationState, *questions: str) -> None:
+    """Let a conversation without a session have these exchanges."""
     for question in questions:
         state.set_next_user_message(question)
         state.push_assistant_message(Message.assistant(f"answer to {question}"))
@@ -34,8 +44,9 @@ async def elsewhere(harness: Harness, session: Session) -> Session:
     return await (await harness.manager()).open(session.id)
 
 
-async def reloaded(harness: Harness, session: Session) -> ConversationState:
-    return await (await elsewhere(harness, session)).conversation()
+async def reloaded(harness: Harness, session: Session, *, last: int | None = None) -> ConversationState:
+    """Return a view of the session, as another process reads it."""
+    return await (await elsewhere(harness, session)).conversation(last=last)
 
 
 def validate(window: Window) -> None:
@@ -57,3 +68,9 @@ def exchanges(count: int, a_turn: int) -> list[Message]:
 
 def recorded(message: Message) -> Record:
     return Record(id=message.id, kind="message", body=encode(message), tokens=3)
+
+
+def restored(number: int) -> Operation:
+    """Return the restore of a checkpoint with this number."""
+    checkpoint = Checkpoint(label="1", commit="0" * 40)
+    return restore(number, checkpoint, Restore(label="1", commit=checkpoint.commit, files=False))

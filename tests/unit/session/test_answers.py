@@ -249,7 +249,7 @@ async def test_a_result_whose_call_has_left_the_window_is_kept_and_shown_as_text
     if handle == "fresh":
         session = await (await harness.manager()).open("s1")
         await session.window(NARROW)
-        held = session._windows.known.messages  # type: ignore[union-attr]
+        held = session._handle.windows.known.messages  # type: ignore[union-attr]
         assert one not in [call for message in held for call in message.tool_calls]
     late = answers(answer(one.id if by == "core" else "p1", "at last"))
     await session.append(late)

@@ -481,7 +481,7 @@ def test_results_of_the_calls_that_a_handle_wrote_last_are_accepted_without_read
         for turn in range(3):
             one, two = call(number=turn), call("cat", provider_id="toolu_1")
             await session.append(Message.user("go"), asks(one, two))
-            await session.append(answers(answer("toolu_1", turn)))
+            await session.append(answers(answer(two, turn)))
             await session.append(answers(answer(one, turn)))
             await session.append(Message.assistant("done"))
 

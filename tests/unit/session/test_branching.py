@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Awaitable
-from itertools import cycle, product
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -22,15 +21,17 @@ from tests.unit.session.session_fixtures import (
     run,
     texts,
 )
+from tests.unit.session.state_fixtures import elsewhere, prompts, restored, said, spoken
 from turnstate import Budget, Message, formats
-from turnstate.archive import archive, bundles, encode_line, restore
+from turnstate.archive import adopt_state, archive, bundles, encode_line, restore
 from turnstate.context.cut import Strategy, carried
 from turnstate.conversation import ConversationState, from_json
 from turnstate.entry import Revert
-from turnstate.errors import NotFound, NothingToUndo, SessionError
+from turnstate.errors import InputError, NotFound, NothingToUndo, SessionError
 from turnstate.home import Home
-from turnstate.session import Session, SessionManager, conversation
-from turnstate.session.branching import end_of, entry_row
+from turnstate.log.operations import Effect, Here, Steps, end_of, write
+from turnstate.log.undo import undo_restore
+from turnstate.session import Session, SessionManager
 from turnstate.snapshots import Snapshots
 from turnstate.stores.values import Address, Position
 from turnstate.testing import ScriptedModel
@@ -45,11 +46,6 @@ GOOD = "Goal: find the lost key.\nNext: look under the mat."
 async def shown(session: Session, budget: Budget = BUDGET) -> bytes:
     """Return the window as bytes; what had to be decided for it is written."""
     return msgspec.json.encode((await session.window(budget)).messages)
-
-
-async def elsewhere(harness: Harness, session: Session) -> Session:
-    """Open the session as another process does."""
-    return await (await harness.manager()).open(session.id)
 
 
 @pytest.mark.parametrize("model", [True, False])
@@ -208,9 +204,7 @@ async def test_a_clearing_is_undone_like_a_compaction(harness: Harness) -> None:
     session = await (await harness.manager()).create(system="You keep a lighthouse.")
     await grown(session, 5)
     before = await shown(session)
-    state = await session.conversation()
-    state.clear()
-    await session.commit(state)
+    assert await session.clear()
     assert [message.kind for message in (await session.window(BUDGET)).messages] == ["prompt"]
     assert len(await session.messages()) == 10
     other = await elsewhere(harness, session)
@@ -226,14 +220,10 @@ async def test_leaving_a_tangent_is_undone_by_going_back_into_it(harness: Harnes
     session = await (await harness.manager()).create()
     await grown(session, 2)
     main = await shown(session)
-    state = await session.conversation()
-    state.enter_tangent_mode()
-    state.set_next_user_message("aside")
-    state.push_assistant_message(Message.assistant("there"))
-    await session.commit(state)
+    await session.begin_tangent()
+    await said(session, "aside")
     inside = await shown(session)
-    state.exit_tangent_mode()
-    await session.commit(state)
+    await session.leave_tangent()
     assert await shown(session) == main
     assert await session.undo() == "tangent exit"
     assert await shown(session) == inside
@@ -244,84 +234,101 @@ async def test_leaving_a_tangent_is_undone_by_going_back_into_it(harness: Harnes
         await session.undo()
 
 
-async def with_operations(session: Session) -> ConversationState:
-    """Return a state that a compaction, a rewind, a tangent, a restore in it and its exit led to."""
-    said = await grown(session, 6)
+async def with_operations(session: Session) -> None:
+    """Compact, rewind, begin a tangent, restore in it, and leave it."""
+    messages = await grown(session, 6)
     await session.compact(strategy=Strategy(keep=4), model=False)
-    await session.rewind(to=said[9].id)
-    state = await session.conversation()
-    state.begin_tangent()
-    state.set_next_user_message("aside")
-    state.push_assistant_message(Message.assistant("there"))
-    place = len(state.head.entries)
-    state.set_next_user_message("further")
-    state.restore_moment(place)
-    state.exit_tangent_mode()
-    return state
+    await session.rewind(to=messages[9].id)
+    await session.begin_tangent()
+    await said(session, "aside")
+    place = session.info.seq
+    await session.append(Message.user("further"))
+    await session.operate(restored(place))
+    await session.leave_tangent()
 
 
 OPERATIONS = ["tangent exit", "restore", "tangent", "rewind", "compact"]
 
 
 @pytest.mark.req("J1", "J2")
+@pytest.mark.parametrize("elsewhere_too", [False, True], ids=["one handle", "a new one each time"])
 @run
-async def test_the_state_and_the_session_undo_the_same_operations_in_the_same_order(harness: Harness) -> None:
-    for doors in product((True, False), repeat=2):
-        session = await (await harness.manager()).create()
-        state, done = await with_operations(session), list[str]()
-        for door, _ in zip(cycle(doors), OPERATIONS, strict=False):
-            if door:
-                done.append(state.undo())
-                await session.commit(state)
-            else:
-                await session.commit(state)
-                done.append(await session.undo())
-                state = await (await elsewhere(harness, session)).conversation()
-            assert state.messages == await session.messages()
-        assert done == OPERATIONS
-        for nothing in (session.undo, state.undo):
-            with pytest.raises(NothingToUndo, match="nothing to undo"):
-                await undone if isinstance(undone := nothing(), Awaitable) else None
+async def test_every_operation_is_undone_in_its_order_and_shows_what_was_before(
+    harness: Harness, elsewhere_too: bool
+) -> None:
+    session = await (await harness.manager()).create()
+    await with_operations(session)
+    handle, done = session, list[str]()
+    for _ in OPERATIONS:
+        handle = await elsewhere(harness, session) if elsewhere_too else session
+        done.append(await handle.undo())
+        assert (await handle.conversation(last=100)).messages == await session.messages()
+    assert done == OPERATIONS
+    for nothing in (handle, session, await elsewhere(harness, session)):
+        before = await everything(session)
+        with pytest.raises(NothingToUndo, match="nothing to undo"):
+            await nothing.undo()
+        assert await everything(session) == before
+
+
+@pytest.mark.req("J1", "J2")
+@run
+async def test_a_conversation_without_a_session_undoes_the_same(harness: Harness) -> None:
+    session, state = await (await harness.manager()).create(), ConversationState()
+    await said(session, "one", "two")
+    spoken(state, "one", "two")
+    await session.begin_tangent()
+    state.begin_tangent()
+    await said(session, "aside")
+    spoken(state, "aside")
+    await session.leave_tangent("tail")
+    state.exit_tangent_mode_with_tail()
+    await session.clear()
+    state.clear()
+
+    async def shows_the_same() -> None:
+        assert [message.text for message in state.messages] == await texts(session)
+        assert prompts(state) == prompts(await session.conversation())
+
+    await shows_the_same()
+    done = list[str]()
+    for _ in range(3):
+        done.append(await session.undo())
+        assert state.undo() == done[-1]
+        await shows_the_same()
+    assert done == ["clear", "tangent exit", "tangent"]
+    with pytest.raises(NothingToUndo):
+        state.undo()
+
+
+@run
+async def test_undo_of_one_kind_only_refuses_another_and_changes_nothing(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
+    await grown(session, 6)
+    await session.compact(strategy=Strategy(keep=2), model=False)
+    await session.begin_tangent()
+    before = await everything(session)
+    with pytest.raises(InputError, match="the newest operation is not a compact but a tangent"):
+        await session.undo(only="compact")
+    assert await everything(session) == before
+    assert await session.undo(only="tangent") == "tangent"
+    assert await session.undo(only="compact") == "compact"
+    with pytest.raises(NothingToUndo):
+        await session.undo(only="compact")
 
 
 @pytest.mark.req("J2")
 @run
-async def test_a_compaction_before_a_tangent_is_undone_after_the_tangent_by_either_door(
-    harness: Harness,
-) -> None:
+async def test_a_compaction_before_a_tangent_is_undone_after_the_tangent(harness: Harness) -> None:
     session = await (await harness.manager()).create()
     await grown(session, 6)
     before = await shown(session)
-    state = await session.conversation()
-    plan = state.plan_compaction(Strategy(keep=1))
-    assert plan is not None
-    state.compact(plan)
-    state.begin_tangent()
-    state.set_next_user_message("aside")
-    state.exit_tangent_mode()
-    assert state.undo() == "tangent exit"
-    await session.commit(state)
-    assert [await session.undo(), await session.undo()] == ["tangent", "compact"]
+    await session.compact(strategy=Strategy(keep=1), model=False)
+    await session.begin_tangent()
+    await session.append(Message.user("aside"))
+    await session.leave_tangent()
+    assert [await session.undo() for _ in range(3)] == ["tangent exit", "tangent", "compact"]
     assert await shown(session) == before
-
-
-@run
-async def test_a_state_undoes_as_many_rewinds_as_are_loaded_and_refers_to_the_session(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conversation, "MAX_FORMERS", 2)
-    session = await (await harness.manager()).create()
-    for message in await grown(session, 3):
-        await session.rewind(to=message.id)
-    state = await session.conversation()
-    assert [state.undo(), state.undo()] == ["rewind", "rewind"]
-    log = await everything(session)
-    with pytest.raises(NothingToUndo, match=r"session\.undo\(\), and load it again"):
-        state.undo()
-    assert await everything(session) == log
-    await session.commit(state)
-    assert await session.undo() == "rewind"
-    assert (await session.conversation()).undo() == "rewind"
 
 
 @run
@@ -329,11 +336,8 @@ async def test_a_compaction_inside_a_tangent_is_undone_there_and_no_further(harn
     session = await (await harness.manager()).create()
     await grown(session, 4)
     await session.compact(strategy=Strategy(keep=2))
-    state = await session.conversation()
-    state.enter_tangent_mode()
-    state.set_next_user_message("aside")
-    state.push_assistant_message(Message.assistant("there"))
-    await session.commit(state)
+    await session.begin_tangent()
+    await said(session, "aside")
     inside = await shown(session)
     await session.compact(strategy=Strategy(keep=1))
     done = [await session.undo()]
@@ -378,12 +382,10 @@ async def imported(harness: Harness) -> Session:
             "latest_summary": [KEY, {}],
         }
     )
-    session = await (await harness.manager()).create(id="s1")
-    for question in ("one", "two", "three"):
-        state.set_next_user_message(question)
-        state.push_assistant_message(Message.assistant(f"answer to {question}"))
-    await session.commit(state)
-    return session
+    spoken(state, "one", "two", "three")
+    sessions = await harness.manager()
+    await adopt_state(sessions.store, sessions.tenant, state)
+    return await sessions.open("s1")
 
 
 async def kept_summary(session: Session, reason: str = "not in this log") -> None:
@@ -401,50 +403,34 @@ async def test_the_summary_of_an_imported_conversation_cannot_be_undone(harness:
     session = await imported(harness)
     await kept_summary(session)
     await kept_summary(await elsewhere(harness, session))
-    state = await session.conversation()
-    with pytest.raises(NothingToUndo, match="not in this log"):
-        state.undo()
-    assert await session.commit(state) is None
 
 
 @pytest.mark.parametrize("operation", ["compact", "clear"])
-@pytest.mark.parametrize("by", ["session", "state"])
 @run
 async def test_undoing_what_was_done_on_top_of_an_imported_summary_brings_it_back(
-    harness: Harness, operation: str, by: str
+    harness: Harness, operation: str
 ) -> None:
     session = await imported(harness)
     before = await shown(session)
-    state = await session.conversation()
     if operation == "clear":
-        state.clear()
-        await session.commit(state)
+        await session.clear()
     else:
         await session.compact(strategy=Strategy(keep=1), model=False)
     assert await shown(session) != before
     other = await elsewhere(harness, session)
-    if by == "session":
-        assert await other.undo() == operation
-    else:
-        state = await other.conversation()
-        assert state.undo() == operation
-        await other.commit(state)
-    assert await shown(other) == before
-    assert await shown(session) == before
-    assert await shown(await elsewhere(harness, session)) == before
+    assert await other.undo() == operation
+    for handle in (other, session, await elsewhere(harness, session)):
+        assert await shown(handle) == before
     assert (await session.conversation()).latest_summary is not None
     await kept_summary(session)
 
 
 @run
 async def test_a_clearing_of_nothing_but_an_imported_summary_is_undone(harness: Harness) -> None:
-    state = ConversationState("s1")
-    state.add(carried(KEY))
     session = await (await harness.manager()).create(id="s1")
-    await session.commit(state)
+    await session.operate(write(carried(KEY)))
     before = await shown(session)
-    state.clear()
-    await session.commit(state)
+    assert await session.clear()
     assert KEY.encode() not in await shown(session)
     assert await session.undo() == "clear"
     assert await shown(session) == before
@@ -495,19 +481,28 @@ async def test_a_branch_that_no_restore_began_is_not_undone_as_one(harness: Harn
     branch = await session.fork()
     before = await everything(session)
     with pytest.raises(SessionError, match="restore"):
-        await session._undo_restore(branch.id)
+        await session.operate(undo_restore(branch.id))
     assert await everything(session) == before
 
 
 pytestmark = pytest.mark.req("C3")
 
 
+async def end(session: Session, message: Message) -> Position:
+    """Return the place at which a path ends that ends with a message."""
+
+    def ends(here: Here) -> Steps[Effect]:
+        return Effect(result=(yield from end_of(here, message.id)))
+
+    place: Position = await session.ask(ends)
+    return place
+
+
 async def ends(session: Session, *messages: Message) -> list[int]:
     """Append messages one by one, and give for each how many are left when the path ends there."""
     for message in messages:
         await session.append(message)
-    store, at = session._writer.store, session._row.address
-    return [(await end_of(store, at, message.id)).seq for message in messages]
+    return [(await end(session, message)).seq for message in messages]
 
 
 async def ends_of(harness: Harness, *messages: Message) -> list[int]:
@@ -568,10 +563,9 @@ async def test_decisions_between_a_call_and_its_answer_do_not_hide_the_group(har
     await session.set_system("You help.")
     last = answers(answer(two, 1))
     await session.append(last)
-    store, at = session._writer.store, session._row.address
     first = (await session.messages())[2]
-    assert await end_of(store, at, first.id) == Position(1, 1)
-    assert await end_of(store, at, last.id) == Position(1, 5)
+    assert await end(session, first) == Position(1, 1)
+    assert await end(session, last) == Position(1, 5)
 
 
 @run
@@ -582,16 +576,25 @@ async def test_a_group_that_a_fork_divides_is_still_one(harness: Harness) -> Non
     middle, last = answers(answer(one)), answers(answer(two))
     await session.append(middle)
     await session.append(last)
-    store, at = session._writer.store, session._row.address
-    assert await end_of(store, at, middle.id) == Position(1, 1)
-    assert await end_of(store, at, last.id) == Position(2, 4)
+    assert await end(session, middle) == Position(1, 1)
+    assert await end(session, last) == Position(2, 4)
 
 
 @run
-async def test_an_id_that_no_entry_has_is_not_entry_row(harness: Harness) -> None:
+async def test_an_id_that_no_entry_has_is_not_found_and_nothing_changes(harness: Harness) -> None:
     session = await (await harness.manager()).create()
-    with pytest.raises(NotFound, match="nobody"):
-        await entry_row(session._writer.store, session._row.address, "nobody")
+    await grown(session, 1)
+    before = await everything(session)
+    for lost in (
+        session.fork(at="nobody"),
+        session.rewind("nobody"),
+        session.begin_tangent(at="nobody"),
+        session.reopen_tangent("nobody"),
+        session.entry("nobody"),
+    ):
+        with pytest.raises(NotFound, match="nobody"):
+            await lost
+    assert await everything(session) == before
 
 
 @run

@@ -43,7 +43,7 @@ async def test_the_budget_moves_in_steps_and_is_the_same_in_every_process(harnes
         sent.append(await asked(session, number, 1.4 * rng.uniform(0.97, 1.03)))
         if number % 10 == 9:
             for handle in (session, await (await harness.manager()).open("s1")):
-                known, _counter = await handle._calibrations()
+                known, _counter = await handle._handle.calibrations()
                 assert known["m"]["samples"] > number - 5
                 assert 1.35 < known["m"]["factor"] < 1.45
                 async with handle.turn(budget=BUDGET) as turn:
@@ -84,7 +84,7 @@ async def test_each_model_has_its_calibration_and_one_behind_a_cut_is_found(harn
         await session.window(BUDGET)
     assert any(isinstance(entry, Cut) for entry in await entries(session))
     for handle in (session, await (await harness.manager()).open("s1")):
-        known, name = await handle._calibrations()
+        known, name = await handle._handle.calibrations()
         assert {model: one["factor"] for model, one in known.items()} == {
             "short": pytest.approx(1.2, abs=0.01),
             "long": pytest.approx(0.8, abs=0.01),
@@ -103,4 +103,4 @@ async def test_a_reply_that_follows_no_request_and_a_small_request_teach_nothing
     async with session.turn("Hi", budget=Budget(100_000)) as turn:
         await turn.window()
         await turn.reply(reply(900))
-    assert (await session._calibrations())[0] == {}
+    assert (await session._handle.calibrations())[0] == {}

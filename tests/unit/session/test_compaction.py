@@ -162,7 +162,7 @@ async def test_what_a_request_for_a_summary_used_is_an_entry_of_its_own_whatever
             input=900, output=40, cached=8, model="scripted", details=details, calibration=learned
         )
         other = await (await harness.manager()).open(session.id)
-        assert (await other._calibrations())[0] == learned
+        assert (await other._handle.calibrations())[0] == learned
         state = await other.conversation()
         assert state.history[-1].request_metadata == reported
         assert len(await session.messages()) == len(said) + 2

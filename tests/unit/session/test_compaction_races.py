@@ -82,23 +82,19 @@ async def test_of_two_compactions_of_the_same_handle_that_ask_at_once_one_is_don
 @pytest.mark.req("D5", "G5")
 @pytest.mark.parametrize("what", ["clear", "compact", "tangent"])
 @run
-async def test_a_compaction_that_a_state_of_the_same_handle_overtook_is_refused(
+async def test_a_compaction_that_an_operation_of_the_same_handle_overtook_is_refused(
     harness: Harness, what: str
 ) -> None:
     scene = await gated(harness)
     stale = await scene.begin(keep=6)
-    state = await scene.session.conversation()
     match what:
         case "clear":
-            state.clear()
+            await scene.session.clear()
         case "compact":
-            plan = state.plan_compaction(Strategy(keep=1), budget=BUDGET)
-            assert plan is not None
-            state.compact(plan)
+            await scene.session.compact(BUDGET, strategy=Strategy(keep=1), model=False)
         case "tangent":
-            state.begin_tangent(at=state.messages[3].id)
-            state.set_next_user_message("aside")
-    await scene.session.commit(state)
+            await scene.session.begin_tangent(at=(await scene.session.messages())[3].id)
+            await scene.session.append(Message.user("aside"))
     before = await everything(scene.session)
     scene.gate.set()
     with pytest.raises(Conflict, match="nothing was compacted"):

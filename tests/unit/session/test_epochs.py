@@ -26,6 +26,7 @@ from turnstate.context.policy import Budget
 from turnstate.entry import Prompt
 from turnstate.errors import Busy, EpochEnded, NotFound
 from turnstate.log.records import Ending, contents
+from turnstate.log.undo import undo_restore
 
 ON_DISK = True
 
@@ -75,8 +76,6 @@ async def test_late_messages_of_the_old_turn_are_refused(harness: Harness) -> No
     sessions, one = await harness.manager(), call()
     old, other = await sessions.create(id="s1"), await sessions.open("s1")
     await old.append(Message.user("go", id="go"), asks(one))
-    state = await old.conversation()
-    state.set_next_user_message("late")
     session = await other.reset()
     before = await everything(session)
     for handle in (old, other):
@@ -88,7 +87,7 @@ async def test_late_messages_of_the_old_turn_are_refused(harness: Harness) -> No
             handle.fork(),
             handle.rewind(to="go"),
             handle.undo(),
-            handle._undo_restore(1),
+            handle.operate(undo_restore(1)),
             handle.reset(),
             handle.end(),
             handle.window(BUDGET),
@@ -96,7 +95,15 @@ async def test_late_messages_of_the_old_turn_are_refused(harness: Harness) -> No
             handle.compact(BUDGET),
             handle.preview_compact(BUDGET),
             handle.conversation(),
-            handle.commit(state),
+            handle.begin_tangent(),
+            handle.leave_tangent(),
+            handle.tangents(),
+            handle.reopen_tangent("late"),
+            handle.clear(),
+            handle.note("late"),
+            handle.change_settings(mcp_enabled=False),
+            handle.lines(),
+            handle.record_lines({"/late": None}),
             handle.snapshot(),
             handle.messages(),
             handle.messages(last=1),
@@ -106,7 +113,7 @@ async def test_late_messages_of_the_old_turn_are_refused(harness: Harness) -> No
             handle.annotate({"late": 1}),
             handle.acquire(),
             handle.renew(),
-            handle._answer_interrupted_calls(),
+            handle._handle.answer_interrupted_calls(),
         ):
             with pytest.raises(EpochEnded):
                 await late

@@ -15,10 +15,9 @@ from turnstate.context import tally
 from turnstate.context.live_window import LiveWindow
 from turnstate.log import path, records
 from turnstate.session import append, windows
-from turnstate.stores.port import SMALL
-from turnstate.tokens.cost import INLINE, is_large
+from turnstate.threads import INLINE, READ, is_large
 
-LONG = "a" * (INLINE + SMALL)  # for counting, and for decoding
+LONG = "a" * (INLINE + READ)  # for counting, and for decoding
 
 
 class Threads:

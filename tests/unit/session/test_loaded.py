@@ -218,7 +218,7 @@ on_disk = pytest.mark.parametrize("harness", ["sqlite"], indirect=True)  # what 
 async def loaded(session: Session, budget: Budget | None = NARROW) -> Loaded:
     """Load a session as a new handle would."""
     store = session._writer.store
-    wanted = partial(serving, limit=budget.limit, policy=session._policy) if budget else None
+    wanted = partial(serving, limit=budget.limit, policy=session._handle.policy) if budget else None
     return await load(store, await store.get(session._row.address), wanted)
 
 

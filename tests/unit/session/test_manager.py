@@ -116,7 +116,7 @@ ON_A_HANDLE: dict[str, Callable[[Session], Awaitable[object]]] = {
     "reset": lambda session: session.reset(),
     "reset with a prompt": lambda session: session.reset(system="You help."),
     "end": lambda session: session.end(),
-    "answer_interrupted_calls": lambda session: session._answer_interrupted_calls(),
+    "answer_interrupted_calls": lambda session: session._handle.answer_interrupted_calls(),
     "rename": lambda session: session.rename("title"),
     "tag": lambda session: session.tag("tag"),
     "annotate": lambda session: session.annotate({}),

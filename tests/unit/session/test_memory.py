@@ -17,7 +17,7 @@ from turnstate.errors import InputError, InvalidSetting
 from turnstate.memory import MemoryEngine, Recollection, User
 from turnstate.memory.engines import NoEngine, beside
 from turnstate.session import Recall, Session
-from turnstate.session.memory import framed
+from turnstate.session.user_memory import framed
 from turnstate.snapshots import Snapshots
 from turnstate.tokens import counter
 
@@ -260,7 +260,7 @@ def test_one_process_delivers_by_itself_and_a_new_session_remembers(tmp_path: Pa
         (first, *_) = await session.recall("Which city do I live in?")
         assert first.text == "By the way, we moved to Porto in March."
         assert await bootstraps(await sessions.create(user="bob")) == []
-        assert session._files[:2] == (tmp_path / "agent.db", tmp_path / "agent-memory.db")
+        assert session._handle.files[:2] == (tmp_path / "agent.db", tmp_path / "agent-memory.db")
         receipt = await sessions.erase(user="ann")
         assert receipt.memories == 1
         assert await bootstraps(await sessions.create(user="ann")) == []

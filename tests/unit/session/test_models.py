@@ -10,13 +10,15 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from tests.unit.session.session_fixtures import Harness, entries, grown, rows, run
+from tests.unit.session.session_fixtures import Harness, entries, everything, grown, rows, run
 from tests.unit.session.state_fixtures import elsewhere, reloaded, said
 from turnstate import Budget, Message, StateManager, catalog
 from turnstate.codec import encode
 from turnstate.context.window import Window
-from turnstate.entry import ModelChange
+from turnstate.conversation.kept_settings import DEFAULTS, model_to_json
+from turnstate.entry import ModelChange, SettingsChange
 from turnstate.errors import InputError, NewerFormat
+from turnstate.log.operations import write
 from turnstate.log.records import recount
 from turnstate.session import Session, SessionManager
 from turnstate.snapshots import Snapshots
@@ -50,7 +52,7 @@ async def counted_anew(session: Session, name: str, budget: Budget = WIDE) -> by
     state = await session.conversation()
     manager = StateManager(name)
     tally = manager.tally(await session.messages(), budget, stored=True)
-    return sent(manager.window(tally, budget, decisions=list(state.head.decisions)))
+    return sent(manager.window(tally, budget, decisions=list(state.shown.fold.decisions)))
 
 
 @run
@@ -173,58 +175,49 @@ async def test_windows_are_cut_to_the_counter_in_force(harness: Harness) -> None
 
 @pytest.mark.req("I1", "M1")
 @run
-async def test_a_state_and_its_session_agree_on_the_model(harness: Harness) -> None:
+async def test_a_view_has_the_model_of_its_branch_and_windows_count_under_it(harness: Harness) -> None:
     session = await (await harness.manager()).create(counter="cl100k_base", system="You help.")
-    state = await session.conversation()
-    said(state, "one")
-    assert await session.commit(state) is not None
-    assert sent(state.window(WIDE)) == sent(await session.window(WIDE))
-    state.set_model(CLAUDE)
-    said(state, "two", "three")
-    await session.commit(state)
+    await said(session, "one")
+    assert (await session.conversation()).model_info is None
+    await session.set_model(CLAUDE)
+    await said(session, "two", "three")
     assert await counters(session) == ["cl100k_base"] * 2 + ["estimate:claude"] * 4
-    assert sent(state.window(WIDE)) == sent(await session.window(WIDE))
-    assert (await session.model()) == state.model_info
+    assert (await session.conversation()).model_info == await session.model() == catalog.named(CLAUDE)
 
     await session.set_model("gpt-4")
-    state = await reloaded(harness, session)
-    assert state.model_info == catalog.named("gpt-4")
-    assert await session.commit(state) is None  # a state that did nothing writes nothing
-    state.begin_tangent()
-    state.set_model(CLAUDE)
-    said(state, "aside")
-    await session.commit(state)
-    assert (await session.model()) == catalog.named(CLAUDE)
-    assert sent(state.window(WIDE)) == sent(await (await elsewhere(harness, session)).window(WIDE))
-    state.exit_tangent_mode()
-    assert state.model_info == catalog.named("gpt-4")
-    said(state, "back")
-    await session.commit(state)
-    assert (await counters(session))[-2:] == ["cl100k_base"] * 2
-    assert sent(state.window(WIDE)) == sent(await session.window(WIDE))
-
-    state.model_info = None
-    said(state, "without a model")
-    await session.commit(state)
-    assert await session.model() is None
-    assert (await reloaded(harness, session)).model_info is None
-    assert (await counters(session))[-2:] == ["cl100k_base"] * 2
-    assert sent(state.window(WIDE)) == sent(await session.window(WIDE))
+    await session.begin_tangent()
+    await session.set_model(CLAUDE)
+    await said(session, "aside")
+    assert await session.model() == catalog.named(CLAUDE)
+    assert sent(await session.window(WIDE)) == sent(await (await elsewhere(harness, session)).window(WIDE))
+    await session.leave_tangent("tail")
+    assert await session.model() == (await reloaded(harness, session)).model_info == catalog.named("gpt-4")
+    await said(session, "back")
+    assert (await counters(session))[-4:] == ["cl100k_base"] * 4
+    assert sent(await session.window(WIDE)) == sent(await (await elsewhere(harness, session)).window(WIDE))
 
 
 @run
-async def test_a_model_with_limits_of_its_own_keeps_them(harness: Harness) -> None:
+async def test_a_model_that_is_set_again_is_not_written_again(harness: Harness) -> None:
     session = await (await harness.manager()).create()
-    state = await session.conversation()
-    state.model_info = msgspec.structs.replace(catalog.named(CLAUDE), context_window=1_000_000)
-    said(state, "one")
-    await session.commit(state)
-    assert (await reloaded(harness, session)).model_info == state.model_info
+    await session.set_model(CLAUDE)
+    before = await everything(session)
+    assert await session.set_model(CLAUDE) == catalog.named(CLAUDE)
+    assert await everything(session) == before
+
+
+@run
+async def test_a_model_with_limits_of_its_own_keeps_them_until_another_is_set(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
+    own = msgspec.structs.replace(catalog.named(CLAUDE), context_window=1_000_000)
+    fields = {**DEFAULTS, "model_info": model_to_json(own)}
+    await session.operate(write(ModelChange(own.id, own.counter), SettingsChange(fields)))
+    assert (await reloaded(harness, session)).model_info == own
+    await session.change_settings(extra={"theme": "dark"})
+    assert (await reloaded(harness, session)).model_info == own
     await session.set_model(GPT)
-    state = await reloaded(harness, session)
-    assert state.model_info == catalog.named(GPT)
-    said(state, "two")
-    await session.commit(state)
+    assert (await reloaded(harness, session)).model_info == catalog.named(GPT)
+    await session.change_settings(extra={})
     assert (await reloaded(harness, session)).model_info == catalog.named(GPT)
 
 

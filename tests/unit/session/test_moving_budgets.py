@@ -224,7 +224,7 @@ async def test_a_cut_made_under_another_counter_or_policy_is_used_while_it_fits(
         fresh = await (await harness.manager(**settings)).open("s1")
         again = await fresh.window(Budget(2_000))
         assert (again.decisions, again.messages) == ((), window.messages)
-        assert len(fresh._windows.known.messages) < 120  # type: ignore[union-attr]
+        assert len(fresh._handle.windows.known.messages) < 120  # type: ignore[union-attr]
 
 
 class CountedLog(WatchedLog):

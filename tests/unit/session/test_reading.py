@@ -72,7 +72,7 @@ async def test_pages_of_messages_cover_the_path_once_however_long_they_are(harne
         await session.append(Message.user("go"), asks(request), answers(answer(request)))
         await session.set_system(f"prompt {turn}")
     await session.append(Message.user("more"), asks(call(), call()))
-    await session._answer_interrupted_calls()
+    await session._handle.answer_interrupted_calls()
     everything = await session.messages()
     for limit in (1, 2, 5, 100):
         read, after = list[Message](), None

@@ -225,7 +225,7 @@ def test_a_snapshot_that_was_under_way_when_its_epoch_ended_does_not_come_back(
             slow.go_on.set()
         session = await resetting
         slow.go_on.set()
-        await old._keeper._task  # type: ignore[union-attr]
+        await old._handle.keeper._task  # type: ignore[union-attr]
         restored = slow.restore("default/s")
         assert restored is not None
         assert restored.snapshot.messages == ()

@@ -15,8 +15,8 @@ from turnstate.archive import archive, bundles, encode_line, restore
 from turnstate.entry import Data
 from turnstate.errors import Conflict, EpochEnded, InputError, TooLarge
 from turnstate.session import Session, SessionManager, State
-from turnstate.session import state as module
-from turnstate.session.state import owner_address, owner_states
+from turnstate.session import named_values as module
+from turnstate.session.named_values import owner_address, owner_states
 from turnstate.stores.values import Address
 
 ON_DISK = True

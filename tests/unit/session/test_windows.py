@@ -314,7 +314,7 @@ async def test_a_session_that_lives_long_holds_no_more_than_it_shows(harness: Ha
     for _ in range(16):
         await session.append(*[Message.user(f"word {number}") for number in range(100)])
         await session.window(NARROW)
-    loaded = session._windows.known
+    loaded = session._handle.windows.known
     assert loaded is None or len(loaded.messages) < 1_300
     window = await session.window(NARROW)
     assert as_bytes(window) == as_bytes(await (await reopened(harness)).window(NARROW))
@@ -335,7 +335,7 @@ async def test_a_cut_that_begins_with_a_late_result_is_opened_as_it_was(harness:
         window = await session.window(Budget(400))
         fresh = await (await harness.manager(policy=sessions.policy)).open("s1")
         assert as_bytes(await fresh.window(Budget(400))) == as_bytes(window)
-        known, part = {message.id for message in await session.messages()}, fresh._windows.known
+        known, part = {message.id for message in await session.messages()}, fresh._handle.windows.known
         assert part is not None
         if part.cut and part.cut.kept_from not in known:
             notes += 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from turnstate.shadow.snapshot import KnownFile, StatCache, is_settled, known_file
+from turnstate.shadow.new_snapshot import KnownFile, StatCache, is_settled, known_file
 from turnstate.shadow.work_tree import FileStat
 
 SECOND = 1_000_000_000

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.sticky.sticky_scenes import BEGIN, END, MARKER, entries_of
 from turnstate import sticky
-from turnstate.sticky.state import entry, spelled
+from turnstate.sticky.sticky_paths import entry, spelled
 
 FRAGMENTS = st.sampled_from(
     [

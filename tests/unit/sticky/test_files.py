@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.sticky.sticky_scenes import Scene, names, reasons
-from turnstate.sticky import Workspace, files
-from turnstate.sticky.files import find
+from turnstate.sticky import Workspace
+from turnstate.sticky import reading as files
+from turnstate.sticky.reading import find
 
 
 def link(path: Path, target: Path | str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.sticky.sticky_scenes import COUNTER, Scene, entries_of, names, reasons
 from turnstate.sticky import gather
 from turnstate.sticky.gather import fitting
-from turnstate.sticky.state import entry
+from turnstate.sticky.sticky_paths import entry
 from turnstate.tokens import Count, counter
 
 SIZES = st.lists(st.integers(min_value=1, max_value=12), max_size=8)

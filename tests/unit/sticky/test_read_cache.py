@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.sticky.sticky_scenes import Scene, entries_of, names, reasons
-from turnstate.sticky import files
-from turnstate.sticky.files import MAX_FILE_BYTES, TICK_NS
+from turnstate.sticky import reading as files
+from turnstate.sticky.reading import MAX_FILE_BYTES, TICK_NS
 
 YEAR = 365 * 24 * 3600 * 1_000_000_000
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from turnstate.errors import DuplicatePath, InputError, InvalidPayload, UnknownName
 from turnstate.sticky import ContextManager, ContextState, StickyPath
-from turnstate.sticky.state import limit_for
+from turnstate.sticky.sticky_paths import limit_for
 
 HOOKS = {"agentSpawn": [{"command": "git status", "timeout_ms": 30000, "max_output_size": 10240}]}
 ORIGINAL = {

@@ -16,11 +16,11 @@ from tests.unit.stores.verification_fixtures import tamper
 from turnstate import Budget, Message, Session, SessionManager, codec
 from turnstate.context.cut import Strategy
 from turnstate.errors import NotFound, StoreDamaged, StoreError
-from turnstate.stores.port import SMALL
 from turnstate.stores.sqlite import SqliteStore
 from turnstate.stores.sqlite import readers as readers_module
 from turnstate.stores.sqlite.connection import migrate
-from turnstate.stores.sqlite.readers import DISK, QUICK, QUICK_AFTER_DISK, QUICK_READS, Readers, TooLarge
+from turnstate.stores.sqlite.readers import DISK, QUICK, QUICK_AFTER_DISK, QUICK_READS, Readers, TooMuchToRead
+from turnstate.threads import READ
 
 
 def thread(_: apsw.Connection) -> str:
@@ -117,7 +117,7 @@ def test_reads_in_the_loop_let_the_other_tasks_have_their_turn_now_and_then(
     assert asyncio.run(scene()) == expected
 
 
-@pytest.mark.parametrize("error", [apsw.BusyError, apsw.CorruptError, TooLarge])
+@pytest.mark.parametrize("error", [apsw.BusyError, apsw.CorruptError, TooMuchToRead])
 def test_what_fails_in_the_loop_is_done_by_a_thread(error: type[Exception], readers: Readers) -> None:
     def failing(_: apsw.Connection) -> str:
         raise error
@@ -189,7 +189,7 @@ def test_long_messages_are_read_in_a_thread_and_all_reads_of_a_store_that_wants_
                 assert [one.text for one in await session.messages(last=2)] == ["short 28", "short 29"]
                 in_loop.extend([None] if option else [])
             assert any(in_loop) == (option == "")
-            for size, count in ((SMALL, 1), (SMALL // 3, 3)):
+            for size, count in ((READ, 1), (READ // 3, 3)):
                 await session.append(*(Message.user("x" * size) for _ in range(count)))
                 in_loop.clear()
                 read = await session.messages(last=count + 1)
@@ -209,7 +209,7 @@ async def warmed(sessions: SessionManager, session: Session) -> None:
     await warm(sessions.store._readers)
 
 
-@pytest.mark.parametrize(("size", "is_small"), [(100, True), (SMALL // 8, False)])
+@pytest.mark.parametrize(("size", "is_small"), [(100, True), (READ // 8, False)])
 def test_a_short_session_is_loaded_in_the_loop_and_one_of_long_messages_in_a_thread(
     size: int, is_small: bool, tmp_path: Path, in_loop: list[Any]
 ) -> None:
@@ -235,7 +235,7 @@ def test_a_session_with_a_long_prompt_before_its_cut_is_loaded_in_a_thread(
 
     async def scene() -> None:
         async with SessionManager.open(f"sqlite:///{tmp_path / 'agent.db'}") as sessions:
-            session = await sessions.create(system="word " * (SMALL // 5))
+            session = await sessions.create(system="word " * (READ // 5))
             for number in range(3):
                 await session.append(Message.user(f"question {number}"), Message.assistant("answer"))
             await session.compact(strategy=Strategy(keep=1))

@@ -14,8 +14,9 @@ import pytest
 from tests.harness.peer_tokenizer import peer, tiktoken
 from tests.harness.thoroughness import runs
 from turnstate.errors import UnknownName
+from turnstate.threads import INLINE
 from turnstate.tokens import Count, ExactCounter, cost, count_off_loop
-from turnstate.tokens.cost import INLINE, count_texts
+from turnstate.tokens.cost import count_texts
 
 pytestmark = pytest.mark.req("B2")
 

@@ -11,7 +11,7 @@ import pytest
 from turnstate import ToolCallRequest
 from turnstate.errors import HomeUnusable
 from turnstate.home import Home
-from turnstate.tools import Answer, Approvals, Question, Rule, tool
+from turnstate.tools import Approval, ApprovalRequest, Approvals, Rule, tool
 
 
 @tool(path_of=("path",), changes_files=True)
@@ -32,10 +32,10 @@ def move(source: str, target: str) -> None:
 class User:
     """Answers questions, and counts them."""
 
-    def __init__(self, answer: Answer) -> None:
-        self.answer, self.asked = answer, list[Question]()
+    def __init__(self, answer: Approval) -> None:
+        self.answer, self.asked = answer, list[ApprovalRequest]()
 
-    async def __call__(self, question: Question) -> Answer:
+    async def __call__(self, question: ApprovalRequest) -> Approval:
         self.asked.append(question)
         await asyncio.sleep(0)
         return self.answer
@@ -80,12 +80,12 @@ def test_an_answer_holds_once_for_the_session_for_the_project_or_always(tmp_path
     questions = {"once": 2, "session": 1, "project": 1, "always": 1}
     elsewhere = {"once": 1, "session": 1, "project": 1, "always": 0}
     for scope, count in questions.items():
-        user = User(Answer(allow=True, scope=scope))  # type: ignore[arg-type]
+        user = User(Approval(allow=True, scope=scope))  # type: ignore[arg-type]
         approvals = Approvals(ask=user, project=here, home=home)
         for _ in range(2):
             assert refusal(approvals, path=scope) == ""
         assert len(user.asked) == count, scope
-        again = User(Answer(allow=True))
+        again = User(Approval(allow=True))
         refusal(Approvals(ask=again, project=there, home=home), path=scope)
         assert len(again.asked) == elsewhere[scope], scope
     assert not list(here.parent.glob("here/*"))
@@ -94,7 +94,7 @@ def test_an_answer_holds_once_for_the_session_for_the_project_or_always(tmp_path
 
 def test_the_same_call_is_not_asked_about_again_whatever_its_paths_are(tmp_path: Path) -> None:
     for scope in ("session", "project", "always"):
-        user = User(Answer(allow=True, scope=scope))
+        user = User(Approval(allow=True, scope=scope))
         approvals = Approvals(ask=user, project=tmp_path / scope, home=Home(tmp_path / f"home {scope}"))
         for source, target in [("a", "b/c"), ("[x]", "*"), ("a", "*")]:
             call = ToolCallRequest(name="move", args={"source": source, "target": target})
@@ -105,9 +105,9 @@ def test_the_same_call_is_not_asked_about_again_whatever_its_paths_are(tmp_path:
 
 
 def test_a_refusal_says_why_and_a_prohibition_is_not_lifted_by_an_answer() -> None:
-    user = User(Answer(allow=False, reason="not on a Friday"))
+    user = User(Approval(allow=False, reason="not on a Friday"))
     assert refusal(Approvals(ask=user), path="a") == "the user refused write: not on a Friday"
-    yes = User(Answer(allow=True, scope="session"))
+    yes = User(Approval(allow=True, scope="session"))
     approvals = Approvals([Rule("write", "deny", "b")], ask=yes)
     assert refusal(approvals, path="a") == ""
     assert "not allowed" in refusal(approvals, path="b")
@@ -115,7 +115,7 @@ def test_a_refusal_says_why_and_a_prohibition_is_not_lifted_by_an_answer() -> No
 
 def test_of_calls_that_wait_at_once_the_second_is_not_asked_about_again() -> None:
     async def both() -> int:
-        user = User(Answer(allow=True, scope="session"))
+        user = User(Approval(allow=True, scope="session"))
         approvals = Approvals(ask=user)
         calls = [ToolCallRequest(name="write", args={"path": "a"}) for _ in range(2)]
         assert await asyncio.gather(*(approvals.refusal(write, one) for one in calls)) == ["", ""]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from turnstate import ToolCallRequest, ToolCallResult
-from turnstate.conversation import ConversationState
 from turnstate.conversation.edits import LineTracking
 from turnstate.shadow.folder import About, make
 from turnstate.tools import FILE_TOOLS, Approvals, Rule, ToolManager
@@ -19,8 +18,7 @@ class Agent:
     """Runs one tool after the other in a folder, with a line tracker."""
 
     def __init__(self, root: Path) -> None:
-        self.state = ConversationState("c")
-        self.tracking = LineTracking(self.state, root)
+        self.tracking = LineTracking(root)
         self.manager = ToolManager(FILE_TOOLS, workspace=root, approvals=Approvals([Rule("*", "allow")]))
 
     def result(self, name: str, **args: Any) -> ToolCallResult:
@@ -107,7 +105,7 @@ def test_a_wrong_expression_and_a_missing_workspace_say_what_to_do(agent: Agent)
 def searched(agent: Agent, monkeypatch: pytest.MonkeyPatch, **args: Any) -> str:
     """Search with ever later deadlines until the first file was searched: a busy machine starts slowly."""
     for seconds in (0.5, 2.0, 8.0, 30.0):
-        monkeypatch.setattr("turnstate.tools.files.SEARCH_SECONDS", seconds)
+        monkeypatch.setattr("turnstate.tools.file_tools.SEARCH_SECONDS", seconds)
         found = agent.run("search_files", **args)
         assert found.endswith(
             f"[stopped after {seconds:g} seconds: not everything was searched; narrow the search or "
@@ -194,7 +192,7 @@ def test_no_tool_writes_to_a_git_folder(agent: Agent, tmp_path: Path, path: str)
     (tmp_path / ".git" / "config").write_text("[core]\n")
     assert "belongs to git" in agent.error("write_file", path=path, content="#!/bin/sh\n")
     assert "belongs to git" in agent.error("edit_file", path=path, old="[core]", new="[alias]")
-    assert agent.state.file_line_tracker == {}
+    assert agent.tracking.records == {}
     assert sorted(one.name for one in tmp_path.rglob("*")) == [".git", "config", "hooks"]
     assert agent.run("read_file", path=".git/config") == "     1\t[core]"
 

@@ -13,7 +13,7 @@ from turnstate import ToolCallRequest, ToolCallResult
 from turnstate.conversation import ToolOrigin
 from turnstate.errors import AlreadyExists, InvalidSetting, StoreUnavailable
 from turnstate.message import UNPARSED
-from turnstate.tools import FILE_TOOLS, Answer, Approvals, Question, Rule, ToolManager, tool
+from turnstate.tools import FILE_TOOLS, Approval, ApprovalRequest, Approvals, Rule, ToolManager, tool
 
 ALLOW = Approvals([Rule("*", "allow")])
 
@@ -204,9 +204,9 @@ def test_arguments_that_are_not_an_object_run_nothing_and_are_quoted(written: st
         """Deploy."""
         ran.append(target)
 
-    async def ask(question: Question) -> Answer:
+    async def ask(question: ApprovalRequest) -> Approval:
         asked.append(question.tool.name)
-        return Answer(allow=True)
+        return Approval(allow=True)
 
     manager = ToolManager([deploy], approvals=Approvals(ask=ask))
     both = [
@@ -244,9 +244,9 @@ def test_a_call_is_announced_after_its_approval_and_before_it_runs_unless_it_is_
     def look() -> None:
         """Look."""
 
-    async def ask(question: Question) -> Answer:
+    async def ask(question: ApprovalRequest) -> Approval:
         steps.append(f"ask {question.call.args['where']}")
-        return Answer(allow=question.call.args["where"] != "bank")
+        return Approval(allow=question.call.args["where"] != "bank")
 
     async def starting(call: ToolCallRequest) -> None:
         steps.append(f"start {call.args['where']}")

@@ -52,7 +52,7 @@ async def checkpoint(chat: Chat, rest: str) -> None:
 async def _list(chat: Chat) -> None:
     checkpoints = await chat.checkpoints()
     rows = list[tuple[str, str, str, str]]()
-    for turn in checkpoints.turns():
+    for turn in await checkpoints.turns():
         saved: list[CheckpointTurn | Checkpoint] = [turn, *turn.tools]
         for one in saved:
             signs = ((one.added, "+"), (one.modified, "~"), (one.deleted, "-"))

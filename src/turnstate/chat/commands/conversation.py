@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...context.cut import Compaction
-from ...conversation import ConversationState
-from ...errors import InputError
+from ...conversation import KeptTangent
 from ...log.path import Damage, WatchedLog
 from ...message import Message
 from ...plain_text import counted, first_words, harmless
@@ -14,6 +14,7 @@ from ...report import read_tree
 from ...stores.values import Address
 from ...terminal.screen import styled
 from ...terminal.session_text import entry_text, tree_lines
+from ...terminal.times import ago
 from ..view import Choice
 from .usage import WrongUsage, nothing, typed_number
 
@@ -56,11 +57,7 @@ async def compact(chat: Chat, rest: str) -> None:
 
 async def _undo_compaction(chat: Chat) -> None:
     chat.check_writable()
-    state = await chat.state()
-    what = state.undo()
-    if what != "compact":
-        raise InputError(f"the newest operation is not a compaction but a {what}; /undo undoes that")
-    await chat.session.commit(state)
+    await chat.session.undo(only="compact")
     await chat.view.notice("the compaction is undone")
 
 
@@ -89,9 +86,7 @@ async def clear(chat: Chat, rest: str) -> None:
     """Start from an empty window. What was said stays in the log, and `/undo` brings it back."""
     nothing(rest)
     chat.check_writable()
-    state = await chat.state()
-    state.clear()
-    await chat.session.commit(state)
+    await chat.session.clear()
     await chat.view.notice("the window is empty; /undo brings the conversation back")
 
 
@@ -176,51 +171,49 @@ async def tangent(chat: Chat, rest: str) -> None:
     continues one.
     """
     word, _, more = rest.partition(" ")
-    state = await chat.state()
-    inside = state.is_in_tangent_mode()
     if word == "list":
-        await chat.view.output(_kept_tangents(state))
+        await chat.view.output(_kept_tangents(await chat.session.tangents()))
         return
     chat.check_writable()
+    inside = await chat.in_tangent()
     match word:
         case "reopen":
-            kept = state.kept_tangents()
+            kept = await chat.session.tangents()
             place = typed_number(more.strip())
             if place is None or not 1 <= place <= len(kept):
                 raise WrongUsage(f"there are {counted(len(kept), 'tangent')} to reopen")
-            state.reopen_tangent(kept[place - 1].name)
+            await chat.session.reopen_tangent(kept[place - 1].name)
             said = "back in the tangent; /tangent leaves it"
         case "" | "enter" if not inside or word:
-            state.begin_tangent()
+            await chat.session.begin_tangent()
             said = "in a tangent; /tangent leaves it, /tangent tail or summary brings something back"
         case "" | "leave" | "tail" | "summary" if inside:
-            said = _left_tangent(state, word or "leave")
+            said = await _left_tangent(chat, word)
         case "leave" | "tail" | "summary":
             raise WrongUsage("there is no tangent to leave")
         case _:
             raise WrongUsage
-    await chat.session.commit(state)
     await chat.view.notice(said)
 
 
-def _left_tangent(state: ConversationState, how: str) -> str:
+async def _left_tangent(chat: Chat, how: str) -> str:
     match how:
         case "tail":
-            state.exit_tangent_mode_with_tail()
+            await chat.session.leave_tangent("tail")
             said = "the last exchange came along"
         case "summary":
-            state.exit_tangent_mode_with_summary()
+            await chat.session.leave_tangent("summary")
             said = "a summary of it came along"
         case _:
-            state.exit_tangent_mode()
+            await chat.session.leave_tangent()
             said = "it stays in the log"
-    place = "in the tangent around it" if state.is_in_tangent_mode() else "in the main conversation"
+    place = "in the tangent around it" if await chat.in_tangent() else "in the main conversation"
     return f"back {place}; {said}"
 
 
-def _kept_tangents(state: ConversationState) -> str:
-    rows = list[str]()
-    for number, one in enumerate(state.kept_tangents(), 1):
-        size, opening = counted(one.exchanges, "exchange"), harmless(first_words(one.opening, 80))
-        rows.append(f"{number:>3}  {size:14}  {opening}")
+def _kept_tangents(kept: Sequence[KeptTangent]) -> str:
+    rows = [
+        f"{number:>3}  {ago(one.started):14}  {harmless(first_words(one.opening, 80))}"
+        for number, one in enumerate(kept, 1)
+    ]
     return "\n".join(rows) or "no tangent was left yet"

@@ -45,7 +45,7 @@ async def context(chat: Chat, rest: str) -> None:
 
 
 async def _files(chat: Chat) -> None:
-    manager = (await chat.state()).context_manager
+    manager = (await chat.kept_settings()).context_manager
     rows = [
         (harmless(one.path), one.owner, counted(len(one.files), "file"))
         for one in (manager.show() if manager else ())
@@ -55,15 +55,14 @@ async def _files(chat: Chat) -> None:
 
 async def _change_files(chat: Chat, word: str, path: str) -> None:
     chat.check_writable()
-    state = await chat.state()
+    state = await chat.kept_settings()
     manager = state.context_manager or ContextManager()
     manager.attach(state.os.workspace())
     if word == "add":
         manager.add(path)
     else:
         manager.remove(path)
-    state.context_manager = manager
-    await chat.session.commit(state)
+    await chat.session.change_settings(context_manager=manager)
     await chat.view.notice(f"{path} is {'sent with every request' if word == 'add' else 'no longer sent'}")
 
 

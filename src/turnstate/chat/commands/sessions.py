@@ -11,7 +11,7 @@ import msgspec
 
 from ... import folder_gate, ids, strict_json
 from ...archive import adopt_state
-from ...conversation import amazon_q, from_json, to_json
+from ...conversation import MAX_CONVERSATION_STATE_HISTORY_LEN, amazon_q, from_json, to_json
 from ...errors import AlreadyExists, InputError
 from ...ids import milliseconds
 from ...log.path import Damage, WatchedLog
@@ -84,7 +84,7 @@ async def save(chat: Chat, rest: str) -> None:
     )
     if len(names) != 1 or not flags <= {"--amazon-q", "--force"}:
         raise WrongUsage
-    state = await chat.state()
+    state = await chat.session.conversation(last=MAX_CONVERSATION_STATE_HISTORY_LEN)
     if "--amazon-q" in flags:
         text = amazon_q.saved(state)
         for one in amazon_q.left_out(state):

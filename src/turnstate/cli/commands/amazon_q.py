@@ -21,7 +21,7 @@ import click
 
 from ... import folder_gate
 from ...archive import adopt_state, is_incomplete
-from ...conversation import ConversationState, amazon_q
+from ...conversation import MAX_CONVERSATION_STATE_HISTORY_LEN, ConversationState, amazon_q
 from ...conversation.amazon_q.fields import KEPT
 from ...conversation.amazon_q.reader import LARGEST
 from ...errors import Busy, InputError, NotFound, TurnstateError
@@ -225,7 +225,7 @@ async def _export(
         if is_incomplete(row):
             raise Busy(f"session {row.id} is being imported; wait, or import it again")
         session = await sessions.open(row.id)
-        state = await session.conversation()
+        state = await session.conversation(last=MAX_CONVERSATION_STATE_HISTORY_LEN)
         for notice in session.notices:
             screen.say(f"session {row.id}: {notice}")
         with destination.opened(output, force=force, end="") as write:

@@ -13,7 +13,6 @@ import click
 
 from ...checkpoints import CheckpointManager, Diff, shown
 from ...checkpoints.labels import CheckpointTurn
-from ...conversation import ConversationState
 from ...entry import Checkpoint
 from ...ids import milliseconds
 from ...plain_text import counted, harmless
@@ -85,25 +84,23 @@ class Target:
         return row
 
     @asynccontextmanager
-    async def conversation(self) -> AsyncIterator[tuple[Session, ConversationState]]:
-        """Open the session and its conversation, without its checkpoints."""
+    async def opened(self) -> AsyncIterator[Session]:
+        """Open the session without its checkpoints."""
         async with managed(self.store, self.tenant) as sessions:
             row = await lookup.session(sessions, self.session, user=self.user)
             session = await sessions.open(row.id, user=self.user)
-            yield session, await session.conversation()
+            yield session
 
     @asynccontextmanager
     async def checkpoints(self, *, make: bool = False) -> AsyncIterator[CheckpointManager]:
         """Open the checkpoints of the session; if it has none, create them with `make`, else raise."""
-        async with self.conversation() as (session, state):
+        async with self.opened() as session:
             with waiting("scanning the files"):
                 if make:
                     folder = self.work_tree or Path.cwd()
-                    opened = await CheckpointManager.open(state, folder, session=session, force=self.force)
+                    opened = await CheckpointManager.open(session, folder, force=self.force)
                 else:
-                    opened = await CheckpointManager.reopen(
-                        state, self.work_tree, session=session, force=self.force
-                    )
+                    opened = await CheckpointManager.reopen(session, self.work_tree, force=self.force)
             _report_recovery(opened)
             yield opened
 
@@ -217,12 +214,12 @@ def _colored(lines: Sequence[str]) -> Iterator[str]:
 
 async def _turns(target: Target) -> tuple[list[CheckpointTurn], dict[str, str]]:
     async with target.checkpoints() as checkpoints:
-        return checkpoints.turns(), await checkpoints.damaged()
+        return await checkpoints.turns(), await checkpoints.damaged()
 
 
 async def _expanded(target: Target, label: str) -> tuple[CheckpointTurn, dict[str, str]]:
     async with target.checkpoints() as checkpoints:
-        return checkpoints.expand(label), await checkpoints.damaged()
+        return await checkpoints.expand(label), await checkpoints.damaged()
 
 
 def _report_damage(damaged: dict[str, str]) -> None:

@@ -209,7 +209,7 @@ async def _run(
 ) -> tuple[str, RestoreResult]:
     async with target.checkpoints() as checkpoints:
         with waiting("restoring the files"):
-            return checkpoints.state.conversation_id, await go(checkpoints)
+            return checkpoints.session.id, await go(checkpoints)
 
 
 async def _kept(target: Target, description: str) -> tuple[Checkpoint, list[tuple[str, str]]]:
@@ -220,8 +220,8 @@ async def _kept(target: Target, description: str) -> tuple[Checkpoint, list[tupl
 
 
 async def _size(target: Target) -> tuple[int, str]:
-    async with target.conversation() as (session, state):
-        return CheckpointManager.count(state, session=session)
+    async with target.opened() as session:
+        return await CheckpointManager.count(session)
 
 
 async def _ignored(target: Target) -> tuple[tuple[bytes, ...], str]:
@@ -238,5 +238,5 @@ async def _purged(target: Target) -> Purged:
 
 
 async def _cleaned(target: Target) -> int:
-    async with target.conversation() as (session, state):
-        return await CheckpointManager.discard(state, session=session)
+    async with target.opened() as session:
+        return await CheckpointManager.discard(session)

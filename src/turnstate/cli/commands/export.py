@@ -30,8 +30,8 @@ from ...formats.port import Format
 from ...log.path import Damage, WatchedLog
 from ...report.html import html_page, read_page
 from ...session import SessionManager
+from ...session.named_values import owner_states
 from ...session.names import OWNERS
-from ...session.state import owner_states
 from ...stores.port import FindsSessions, Store
 from ...stores.values import Address, Filter, SessionRow
 from ...terminal import lookup, screen

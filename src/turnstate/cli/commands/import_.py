@@ -116,7 +116,7 @@ class ImportTally:
         """Print the counts at the end, even after a failure if something was imported before it."""
         try:
             yield
-        except BaseException:
+        except BaseException:  # Ctrl-C, too: what was imported so far is told
             if self._results:
                 self._print()
             raise

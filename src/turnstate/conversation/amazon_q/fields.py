@@ -16,9 +16,9 @@ import msgspec
 from ...catalog import ModelInfo
 from ...entry import Usage
 from ...message import Message
-from .. import settings
+from .. import kept_settings as settings
+from ..kept_settings import tools_to_json
 from ..line_tracker import FileLineTracker
-from ..settings import tools_to_json
 from ..state import ConversationState
 from ..tools import CUSTOM, NATIVE
 

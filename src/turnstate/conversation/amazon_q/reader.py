@@ -1,6 +1,6 @@
-"""Reads an Amazon Q document: its history as entries, the rest as settings, a tangent as a timeline.
+"""Reads an Amazon Q document: its history as entries, the rest as settings, a tangent as a branch.
 
-The main conversation is one timeline; an open tangent is another, forked where the two begin to differ. If
+The main conversation is one branch; an open tangent is another, forked where the two begin to differ. If
 Amazon Q has compacted the conversation, the summary comes first, since it keeps everything that follows. The
 stored valid range is ignored: it is derived from the rest.
 """
@@ -18,12 +18,14 @@ from ...context.policy import OutputLimits
 from ...context.tally import Tally
 from ...context.turns import synthetic
 from ...entry import CANCELLED, Entry, Note, Tangent
+from ...log.operations import Effect
+from ...log.tangents import TANGENT
 from ...message import Message
+from ...stores.values import Fork
 from ...tokens import counter
 from ...value import Extra
 from ..environment import Os
 from ..state import ConversationState
-from ..timeline import Timeline
 from . import fields, schema, times
 from . import fields as kept
 from . import fields as metadata
@@ -111,7 +113,7 @@ LARGEST = 256 * 1024 * 1024
 """Maximum bytes of a document, in which images are lists of numbers and checkpoints copy the history."""
 
 ENTRIES = ("history", "next_message", "transcript", "latest_summary")
-"""Fields that become entries of a timeline; in the state of a tangent, they are the main conversation's."""
+"""Fields that become entries; in the state of a tangent, they are the main conversation's."""
 
 MAIN = "main_"
 SUMMARIZED = "request"
@@ -141,14 +143,14 @@ def _read(document: Any, os: Os | None) -> ConversationState:
     started = _started(tangent, state.os) if tangent is not None else 0
     state.extra = _foreign(state, document, main["history"], started)
     state.record_settings()
-    root, settled = state.head, len(state.head.entries)
+    log = state.log
+    settled = log.head.seq
     entries = marked(_entries(main, Naming(state.conversation_id), at))
-    root.extend(entries)
-    _retell(root, main["transcript"])
+    log.apply(Effect(entries=tuple(entries)))
+    _retell(state, main["transcript"])
     if tangent is not None:
-        state.head = _aside(root, settled, entries, document, started)
-        state.timelines.append(state.head)
-    state.cap()
+        _enter_tangent(state, settled, entries, document, started)
+    state.settle()
     return state
 
 
@@ -187,19 +189,19 @@ def _foreign_tangent(tangent: dict[str, Any] | None, started: int) -> dict[str, 
     return kept.differing({_START: times.start_numbers(started), **nothing}, theirs)
 
 
-def _aside(
-    root: Timeline, settled: int, entries: Sequence[Entry], document: dict[str, Any], started: int
-) -> Timeline:
-    """Return the timeline of the tangent, forked from the main one where the two differ."""
-    id = document["conversation_id"]
+def _enter_tangent(
+    state: ConversationState, settled: int, entries: Sequence[Entry], document: dict[str, Any], started: int
+) -> None:
+    """Add the branch of the tangent, forked from the main one where the two differ."""
+    id, log = document["conversation_id"], state.log
     shared = _shared(entries, marked(_entries(document, Naming(id), "$")))
     messages = sum(isinstance(entry, Message) for entry in entries[:shared])
     own = marked(_entries(document, Naming(id, aside_from=messages), "$"))[shared:]
-    timeline = root.fork(name=str(ids.derived_id(shared, id.encode())), at=settled + shared)
-    timeline.add(Tangent(name=timeline.name, started=started))
-    timeline.extend(own)
-    _retell(timeline, document["transcript"])
-    return timeline
+    name = str(ids.derived_id(shared, id.encode()))
+    fork = Fork(parent=log.head.branch, seq=settled + shared, name=name, operation=TANGENT)
+    log.apply(Effect(fork=fork, entries=(Tangent(name=name, started=started), *own)), now=started)
+    state.use(log)
+    _retell(state, document["transcript"])
 
 
 def _shared(one: Sequence[Entry], other: Sequence[Entry]) -> int:
@@ -234,7 +236,7 @@ def _times(record: dict[str, Any] | None) -> tuple[str, str]:
     return times.of_milliseconds(begun), times.of_milliseconds(ended)
 
 
-def _retell(timeline: Timeline, lines: Sequence[str]) -> None:
+def _retell(state: ConversationState, lines: Sequence[str]) -> None:
     """Add the transcript of the document if it differs from the one that the messages produce."""
-    if list(timeline.lines) != lines:
-        timeline.add(Note("", tuple(lines)))
+    if state.shown.lines != lines:
+        state.log.add(Note("", tuple(lines)))

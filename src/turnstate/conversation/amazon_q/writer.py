@@ -16,8 +16,8 @@ from ...ids import CallId
 from ...message import Message
 from ...part import ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..history import MAX_TRANSCRIPT_LEN, HistoryEntry, UserMessage
+from ..shown import ShownConversation
 from ..state import ConversationState
-from ..timeline import Timeline
 from . import fields, messages, reader, times
 from . import fields as kept
 from . import fields as metadata
@@ -48,7 +48,7 @@ def write(state: ConversationState) -> dict[str, Any]:
     """Return a conversation as an Amazon Q document."""
     foreign = state.extra.get(fields.KEPT)
     foreign = foreign if isinstance(foreign, dict) else {}
-    shown = _timeline(state.head)
+    shown = _fields(state.shown)
     ours = {
         "conversation_id": state.conversation_id,
         **shown,
@@ -69,14 +69,14 @@ def _copied(document: dict[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def _timeline(timeline: Timeline) -> dict[str, Any]:
-    history, waiting = _repaired(timeline.history[first_written(timeline) :], timeline.pending)
-    theirs = _their_ids(timeline.history[:]) | _their_ids(history)
+def _fields(shown: ShownConversation) -> dict[str, Any]:
+    history, waiting = _repaired(shown.history[first_written(shown) :], shown.pending)
+    theirs = _their_ids(shown.history) | _their_ids(history)
     return {
         "next_message": messages.written_user(waiting, theirs) if waiting else None,
         "history": [_exchange(entry, theirs) for entry in history],
-        "latest_summary": _summary(timeline),
-        "transcript": timeline.lines[-MAX_TRANSCRIPT_LEN:],
+        "latest_summary": _summary(shown),
+        "transcript": shown.lines[-MAX_TRANSCRIPT_LEN:],
     }
 
 
@@ -99,12 +99,12 @@ def _their_ids(history: list[HistoryEntry]) -> dict[CallId, str]:
     return {call.id: call.provider_id for call in calls if call.provider_id is not None}
 
 
-def first_written(timeline: Timeline) -> int:
+def first_written(shown: ShownConversation) -> int:
     """Return the number of the first live exchange that no compaction covers."""
-    cut = timeline.cut
+    cut = shown.cut
     if cut is None or not _is_compaction(cut):
-        return timeline.live_from
-    return max(timeline.live_from, timeline.first_kept(cut))
+        return shown.live_from
+    return max(shown.live_from, shown.first_kept(cut))
 
 
 def _is_compaction(cut: Cut) -> bool:
@@ -121,8 +121,8 @@ def _exchange(entry: HistoryEntry, theirs: Mapping[CallId, str]) -> dict[str, An
     return {"user": messages.written_user(entry.user.messages, theirs), **answer}
 
 
-def _summary(timeline: Timeline) -> list[Any] | None:
-    found = timeline.summary
+def _summary(shown: ShownConversation) -> list[Any] | None:
+    found = shown.summary
     if found is None or not _is_compaction(found[1]):
         return None
     text, cut, by_model = found
@@ -143,26 +143,19 @@ def _valid_range(history: list[dict[str, Any]]) -> tuple[int, int]:
 def _checkpoints(state: ConversationState, folded: Any) -> dict[str, Any] | None:
     if not isinstance(folded, dict):
         return None
-    root = _root(state)
+    root = state.main or state.shown
     if root.first > 1:  # its beginning is only in the log
         return None
-    history, _ = _repaired(list(root.history), root.pending)
+    history, _ = _repaired(root.history, root.pending)
     theirs = _their_ids(history)
     return snapshots.unfolded(folded, [_exchange(entry, theirs) for entry in history])
 
 
 def _tangent(state: ConversationState, foreign: Any) -> dict[str, Any]:
-    shown = _timeline(_root(state))
+    shown = _fields(state.main or state.shown)
     main: dict[str, Any] = {MAIN + name: shown[name] for name in ENTRIES}
-    begun = times.start_numbers(state.head.started)
+    begun = times.start_numbers(state.open_tangents[0].created)
     return kept.put_back({**main, "tangent_start_time": begun}, foreign)
-
-
-def _root(state: ConversationState) -> Timeline:
-    timeline = state.head
-    while timeline.parent is not None:
-        timeline = timeline.parent
-    return timeline
 
 
 def left_out(state: ConversationState) -> list[str]:
@@ -171,17 +164,19 @@ def left_out(state: ConversationState) -> list[str]:
 
 
 def _omissions(state: ConversationState) -> Iterator[str]:
-    timeline = state.head
-    first = first_written(timeline)
-    parts = [(message, part) for message in timeline.messages for part in message.parts]
-    if timeline.fold.prompt:
+    shown = state.shown
+    first = first_written(shown)
+    parts = [(message, part) for message in shown.fold.messages for part in message.parts]
+    if shown.fold.prompt:
         yield "the system prompt is left out; in Amazon Q it comes from the agent"
-    if timeline.fold.bootstrap:
+    if shown.fold.bootstrap:
         yield "what is known of the user is left out"
-    if hidden := first - timeline.live_from:
+    if hidden := first - shown.live_from:
         yield f"{_counted(hidden, 'exchange')} before the summary left out"
-    if older := timeline.live_from:
+    if older := shown.live_from:
         yield f"{_counted(older, 'exchange')} that the live history does not show left out"
+    elif shown.first > 1:
+        yield f"what was said before the newest {_counted(len(shown.history), 'exchange')} left out"
     if kept := len(state.kept_tangents()):
         yield _counted(kept, "tangent that was left is omitted", "tangents that were left are omitted")
     if thoughts := sum(isinstance(part, ReasoningPart) for _, part in parts):

@@ -30,7 +30,7 @@ def answer(payload: Any) -> ResponseContent:
     return ResponseContent([{"role": "assistant", "content": payload["content"]}], report)
 
 
-class Stream:
+class AnthropicStream:
     """The events of one message; events that an SDK derives from them are ignored."""
 
     def __init__(self) -> None:

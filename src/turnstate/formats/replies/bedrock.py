@@ -33,7 +33,7 @@ def answer(payload: Any) -> ResponseContent:
     return ResponseContent([{"role": "assistant", "content": content}], report)
 
 
-class Stream:
+class BedrockStream:
     """The events of one response of ConverseStream."""
 
     def __init__(self) -> None:

@@ -37,7 +37,7 @@ def answer(payload: Any) -> ResponseContent:
     return ResponseContent([_content(candidate.get("content"))], report)
 
 
-class Stream:
+class GeminiStream:
     """The responses of one stream; each adds parts."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ def answer(payload: Any) -> ResponseContent:
     return ResponseContent([{**known, "role": "assistant"}], report)
 
 
-class Stream:
+class ChatStream:
     """The chunks of one completion; only the first choice is used."""
 
     def __init__(self) -> None:

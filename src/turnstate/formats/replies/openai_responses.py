@@ -44,7 +44,7 @@ def _refuses(output: list[Any]) -> bool:
     return any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
 
 
-class Stream:
+class ResponsesStream:
     """The events of one response."""
 
     def __init__(self) -> None:

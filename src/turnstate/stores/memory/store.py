@@ -13,7 +13,7 @@ from msgspec import structs
 
 from ...errors import AlreadyExists, Fenced, InputError, NotFound
 from ...process import Owner
-from ...tokens.cost import INLINE, off_loop
+from ...threads import INLINE, off_loop
 from ..admission import admitted, advanced, busy, check_meta
 from ..values import (
     MESSAGE,
@@ -39,7 +39,7 @@ from ..values import (
     Span,
     feed_number,
 )
-from .state import MemoryTables, StoredSession, private, written
+from .tables import MemoryTables, StoredSession, private, written
 
 _named: dict[str, MemoryStore] = {}
 

@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import Any
 
 from ...errors import AlreadyExists, EpochEnded, InputError, NotFound, StoreDamaged, StoreUnavailable
-from ...tokens.cost import INLINE, off_loop
+from ...threads import INLINE, off_loop
 from ..batches import Batches, is_plain
 from ..values import Address, Change, Receipt
 from .connections import PATIENCE, Connections

@@ -203,7 +203,9 @@ class Connections:
             rows = await _fetched(connection, sql, arguments, patience)
             await connection.execute("COMMIT", timeout=patience)
         # Also if the task is canceled: the next caller of this connection must not continue the transaction.
-        except BaseException:
+        except (
+            BaseException
+        ):  # a canceled task, too: the next user of the connection must find no transaction
             if not connection.is_closed() and connection.is_in_transaction():
                 try:
                     await connection.execute("ROLLBACK", timeout=CANCEL_PATIENCE)

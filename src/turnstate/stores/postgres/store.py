@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from ...errors import AlreadyExists, Fenced, NotFound
-from ...tokens.cost import INLINE, off_loop
+from ...threads import INLINE, off_loop
 from ..admission import busy, check_meta
 from ..ahead import FIRST, NEWEST, NEWEST_BYTES, Ahead
 from ..values import (

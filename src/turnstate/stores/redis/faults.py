@@ -14,10 +14,10 @@ __all__ = [
     "LOST",
     "NOT_TAKEN",
     "REFUSED",
-    "AnswerLost",
     "NoBackoff",
     "Redis",
     "RedisCluster",
+    "ReplyLost",
     "Retry",
     "exceptions",
     "fault",
@@ -116,7 +116,7 @@ _TEXTS: list[tuple[str, type[StoreError], str]] = [
 ]
 
 
-class AnswerLost(StoreUnavailable):
+class ReplyLost(StoreUnavailable):
     """The answer was lost, so it is unknown whether the change was applied."""
 
 
@@ -143,7 +143,7 @@ def _lost(error: Exception, name: str, *, asked: bool) -> StoreUnavailable:
     why = str(error).strip().rstrip(".") or type(error).__name__
     if not asked or never_sent(error):
         return StoreUnavailable(f"{name} cannot be reached ({why}); check address and network")
-    return AnswerLost(
+    return ReplyLost(
         f"the answer of {name} was lost ({why}), so it is unknown whether the change was applied; "
         "retry with the same key, or read the session to find out"
     )

@@ -28,7 +28,7 @@ STEP = 250
 _Stamps = dict[int, int]
 
 
-class _Part(NamedTuple):
+class _FeedPart(NamedTuple):
     """A parsed member of the list: the stamp, place and session of an entry."""
 
     stamp: int
@@ -78,9 +78,9 @@ async def feed(server: Server, tenant: str, cursor: str, limit: int) -> FeedPage
     return FeedPage(items, _written(stamps))
 
 
-async def _rows(server: Server, tenant: str, members: Sequence[Member]) -> dict[_Part, Row]:
+async def _rows(server: Server, tenant: str, members: Sequence[Member]) -> dict[_FeedPart, Row]:
     """Fetch entries, session by session."""
-    by_session, found = defaultdict[bytes, list[_Part]](list), dict[_Part, Row]()
+    by_session, found = defaultdict[bytes, list[_FeedPart]](list), dict[_FeedPart, Row]()
     for part in map(_parts, members):
         by_session[part.session].append(part)
     for session, parts in by_session.items():
@@ -88,7 +88,7 @@ async def _rows(server: Server, tenant: str, members: Sequence[Member]) -> dict[
     return found
 
 
-async def _rows_of(server: Server, at: Address, parts: Sequence[_Part]) -> dict[_Part, Row]:
+async def _rows_of(server: Server, at: Address, parts: Sequence[_FeedPart]) -> dict[_FeedPart, Row]:
     """Fetch entries of a session; skip those of an earlier session with the same id, whose stamps differ."""
     if not parts:
         return {}
@@ -122,9 +122,9 @@ async def feed_end(server: Server, tenant: str) -> str:
     return _written(stamps)
 
 
-def _parts(member: Member) -> _Part:
+def _parts(member: Member) -> _FeedPart:
     stamp, branch, seq, session = member.rest.split(b":", 3)
-    return _Part(int(stamp), branch + b":" + seq, session)
+    return _FeedPart(int(stamp), branch + b":" + seq, session)
 
 
 def _after(stamp: int) -> bytes:

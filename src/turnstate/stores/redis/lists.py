@@ -68,29 +68,29 @@ class MergedList:
             bucket: _BucketPart(bucket, begin if (start := starts.get(bucket)) is None else name + start)
             for bucket in buckets
         }
-        self._heads: list[tuple[bytes, int]] | None = None
+        self._fronts: list[tuple[bytes, int]] | None = None
         self._count = FIRST_FETCH
 
     async def some(self, count: int) -> list[Member]:
         """Return the next members; fewer at the end of the list."""
-        if self._heads is None:
+        if self._fronts is None:
             await self._fill(list(self._parts.values()))
-            self._heads = [self._head(part) for part in self._parts.values() if part.fetched]
-            heapify(self._heads)
-        heads, found = self._heads, list[Member]()
-        while heads and len(found) < count:
-            part = self._parts[abs(heads[0][1])]
+            self._fronts = [self._front(part) for part in self._parts.values() if part.fetched]
+            heapify(self._fronts)
+        fronts, found = self._fronts, list[Member]()
+        while fronts and len(found) < count:
+            part = self._parts[abs(fronts[0][1])]
             found.append(Member(part.fetched.popleft()[self._name :], part.bucket))
             if not part.fetched and not part.is_complete:
                 self._count = min(2 * self._count, MAX_FETCH)
                 await self._fill([part])
             if part.fetched:
-                heapreplace(heads, self._head(part))
+                heapreplace(fronts, self._front(part))
             else:
-                heappop(heads)
+                heappop(fronts)
         return found
 
-    def _head(self, part: _BucketPart) -> tuple[bytes, int]:
+    def _front(self, part: _BucketPart) -> tuple[bytes, int]:
         rank = part.fetched[0][self._rank]
         return (_Reversed(rank), -part.bucket) if self._newest else (rank, part.bucket)
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import AlreadyExists, InputError, NotFound, StoreDamaged, StoreError, StoreUnavailable
-from ...tokens.cost import INLINE, off_loop
+from ...threads import INLINE, off_loop
 from ..admission import admitted
 from ..ahead import FIRST, NEWEST, NEWEST_BYTES
 from ..batches import Batches, is_plain
 from ..values import MESSAGE, Address, BranchRow, Change, Receipt, Row, Span
-from .faults import AnswerLost
+from .faults import ReplyLost
 from .layout import MOST, bucket_of, index_key, named, natural, packed, session_key, session_keys, text
 from .losses import LossDetector, Sighting
 from .rows import branch_rows, entry, known_key, packed_parcel, receipt, record_arguments, session
@@ -30,27 +30,27 @@ class PipelinedAppends:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self.batches = Batches[_Job](self._alone, self._together)
+        self.batches = Batches[_AppendJob](self._alone, self._together)
 
     async def answer(self, change: Change, arguments: Sequence[bytes], until: float) -> list[Any]:
         """Send a change with its arguments, and return the server's answer."""
         self._server.owner.check()  # before it waits for a call that another process has in flight
-        job = _Job(session_keys(change.at), arguments, until)
+        job = _AppendJob(session_keys(change.at), arguments, until)
         if self._server.is_cluster or not is_plain(change):
             return await self._alone(job)
         answer: list[Any] = await self.batches.answer(change.at, job)
         return answer
 
-    async def _alone(self, job: _Job) -> list[Any]:
+    async def _alone(self, job: _AppendJob) -> list[Any]:
         answer: list[Any] = await self._server.run(script("commit"), job.keys, job.arguments, until=job.until)
         return answer
 
-    async def _together(self, jobs: Sequence[_Job]) -> list[Any]:
+    async def _together(self, jobs: Sequence[_AppendJob]) -> list[Any]:
         calls = [(job.keys, job.arguments) for job in jobs]
         return await self._server.run_each(script("commit"), calls, until=min(job.until for job in jobs))
 
 
-class _Job(NamedTuple):
+class _AppendJob(NamedTuple):
     """The keys and arguments of a change, and when it times out."""
 
     keys: Sequence[bytes]
@@ -89,7 +89,7 @@ async def _committed(
     answer: list[Any]
     try:
         answer = await appends.answer(change, arguments, until)
-    except AnswerLost as lost:
+    except ReplyLost as lost:
         if change.key is None:
             raise
         try:  # within the time of the first request: a caller waits for one timeout, not for two

@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 
 from ...errors import NotFound, StoreUnavailable
-from ...tokens.cost import INLINE, off_loop
+from ...threads import INLINE, off_loop
 from ..values import Address, Hit, Row
 from .layout import BUCKETS, bucket_of, moment, named, session_key, session_keys, text
 from .lists import MergedList

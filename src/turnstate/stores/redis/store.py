@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from ...errors import Fenced, StoreError
-from ...tokens.cost import INLINE, off_loop
+from ...threads import INLINE, off_loop
 from ..admission import busy, check_meta
 from ..ahead import Ahead
 from ..values import (
@@ -61,7 +61,7 @@ from .outbox import RedisOutbox
 from .rows import born, record_arguments, session, session_fields
 from .search import MAX_SCANNED, search
 from .server import Server, script
-from .settings import RedisSettings, claim_layout, described, settings, weakest
+from .server_settings import RedisSettings, claim_layout, described, settings, weakest
 from .target import RedisTarget, parsed
 from .verify import addresses, verified
 

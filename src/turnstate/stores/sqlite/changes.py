@@ -1,9 +1,10 @@
 """Changes to sessions in SQLite: each function runs inside a transaction of the connection that it is given.
 
 Most changes only append to the head. In a batch, these share statements: all are checked in Python first,
-against sessions that need not be read again while no one else writes (`Heads`); then one statement writes all
-entries and another all sessions. A change that forks, selects or ends is applied alone. So is every change of
-a batch in which an id already exists or a key appears twice: only then is it known which one to refuse.
+against sessions that need not be read again while no one else writes (`KnownSessions`); then one statement
+writes all entries and another all sessions. A change that forks, selects or ends is applied alone. So is
+every change of a batch in which an id already exists or a key appears twice: only then is it known which one
+to refuse.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def add_entries(
             raise AlreadyExists(f"session {session} already has an entry {record.id}") from None
 
 
-class Heads:
+class KnownSessions:
     """Sessions as this connection left them; they need not be read again while no other connection writes."""
 
     MOST = 10_000
@@ -152,7 +153,7 @@ def is_plain(change: Change) -> bool:
 
 
 def commit_together(
-    db: apsw.Connection, heads: Heads, changes: Iterable[Change]
+    db: apsw.Connection, sessions: KnownSessions, changes: Iterable[Change]
 ) -> list[Receipt | TurnstateError] | None:
     """Apply plain changes, each as a whole or not at all, with one statement for all entries.
 
@@ -165,7 +166,7 @@ def commit_together(
     keys: dict[tuple[int, str], tuple[Change, Receipt]] = {}
     for change in changes:
         try:
-            key, row = heads.session(db, change.at)
+            key, row = sessions.session(db, change.at)
             if change.key and (key, change.key.name) in keys:
                 return None
             if repeated := admitted(row, change, known_key(db, key, change)):
@@ -180,7 +181,7 @@ def commit_together(
             summed += 0 if record.kind == MESSAGE else seq
             entries.append(entry_values(key, branch, seq, total, record))
         after = appended(row, change, seq=seq, total=total)
-        heads.moved(change.at, key, after)
+        sessions.moved(change.at, key, after)
         if known := moved.get(key):
             summed += known[1]
         moved[key] = after, summed

@@ -28,7 +28,7 @@ from ..values import (
 )
 from .faults import UNREADABLE
 from .queries import SHORT, SQL
-from .readers import TooLarge
+from .readers import TooMuchToRead
 from .rows import (
     SessionPlace,
     branch_row,
@@ -62,7 +62,7 @@ _checked: WeakKeyDictionary[apsw.Connection, set[int]] = WeakKeyDictionary()
 class LogSnapshot:
     """The log of one session in a reader's snapshot, for a job of several reads; its methods never wait.
 
-    With ``most``, a read of more than that many bytes raises `TooLarge` instead.
+    With ``most``, a read of more than that many bytes raises `TooMuchToRead` instead.
     """
 
     def __init__(self, db: apsw.Connection, place: SessionPlace, most: int | None = None) -> None:
@@ -81,7 +81,7 @@ class LogSnapshot:
         if self._most is not None:
             count = span.last - span.first + 1 if limit is None else limit
             if count * BESIDE_BODY > self._most:
-                raise TooLarge
+                raise TooMuchToRead
         return read(self._db, self._place, span, limit, newest=newest, kinds=kinds, most=self._most)
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
@@ -105,7 +105,7 @@ def at_once(
 ) -> T:
     """Run a job on a session and its log, and return its result.
 
-    ``most`` limits `LogSnapshot`; with it, a job that would wait for a thread raises `TooLarge`, too.
+    ``most`` limits `LogSnapshot`; with it, a job that would wait for a thread raises `TooMuchToRead`, too.
     """
     key, row = session_row(db, at)
     step = job(row, LogSnapshot(db, SessionPlace(key, row.branch, row.seq), most)).__await__()
@@ -115,7 +115,7 @@ def at_once(
         result: T = done.value
         return result
     if most is not None:
-        raise TooLarge
+        raise TooMuchToRead
     raise RuntimeError("a job that reads at once cannot wait for anything else")
 
 
@@ -202,16 +202,16 @@ def _read_span(
         if beyond:
             _check_end(db, place)
     if most is not None:
-        raise TooLarge  # finding the missing entries may take a scan of the whole table
+        raise TooMuchToRead  # finding the missing entries may take a scan of the whole table
     return rows_around(db, place, span, limit=limit, newest=newest)
 
 
 def _short_rows(found: apsw.Cursor, most: int) -> list[Row]:
-    """Return rows, or raise `TooLarge` if they have more than `most` bytes."""
+    """Return rows, or raise `TooMuchToRead` if they have more than `most` bytes."""
     columns = found.fetchall()
     bodies = [one[_BODY] for one in columns]
     if sum([len(body) + BESIDE_BODY if type(body) is bytes else most + 1 for body in bodies]) > most:
-        raise TooLarge
+        raise TooMuchToRead
     return [entry_row(one) for one in columns]
 
 

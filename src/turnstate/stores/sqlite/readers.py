@@ -58,7 +58,7 @@ A sleeping task needs two turns to continue.
 """
 
 
-class TooLarge(Exception):
+class TooMuchToRead(Exception):
     """A query is about to read too much for the loop's thread."""
 
 
@@ -82,7 +82,7 @@ class Readers:
     async def run(self, job: Query[T], *, here: Query[T] | None = None) -> T:
         """Run a query in one snapshot; `here` is a variant that may run in the loop's thread instead.
 
-        `here` raises `TooLarge` before it reads too much.
+        `here` raises `TooMuchToRead` before it reads too much.
         """
         self._owner.check()
         if here is None or not self._in_loop:
@@ -224,7 +224,7 @@ class Readers:
             db.check_files(within=LOOK_AGAIN)
             found = db.read_once(job)
             return (found,) if db.hold.has_kept_locks() else None
-        except (*FAULTS, TooLarge):
+        except (*FAULTS, TooMuchToRead):
             return None
         except BaseException:  # a signal may arrive anywhere, and must not leave a transaction open
             if db is not None and db.in_transaction:

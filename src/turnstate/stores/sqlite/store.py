@@ -24,8 +24,9 @@ from ...errors import AlreadyExists, Fenced, NewerFormat, NotFound, StoreError, 
 from ...files import FILE_MODE
 from ...open_databases import dropped_locks
 from ...process import paused
+from ...threads import READ
 from ..admission import busy, check_meta
-from ..port import SMALL, Reads
+from ..port import Reads
 from ..values import (
     Address,
     BranchRow,
@@ -238,7 +239,7 @@ class SqliteStore:
         """Run a job on a session and its log in one snapshot of a reader, and return its result."""
         return await self._read(
             partial(log.at_once, at=at, job=job),
-            here=partial(log.at_once, at=at, job=job, most=SMALL) if small else None,
+            here=partial(log.at_once, at=at, job=job, most=READ) if small else None,
         )
 
     # Feed
@@ -526,7 +527,7 @@ async def connect(url: str) -> SqliteStore:
         store = await readers.do(
             partial(SqliteStore, path, mode=mode, commits_in_loop=in_loop, readers=readers)
         )
-    except BaseException:
+    except BaseException:  # a canceled task, too: nobody else could close the readers
         loop.run_in_executor(None, readers.close)  # if the task was canceled, the thread is still busy
         raise
     # Later, since a program that only opens the store and reads needs no second thread.

@@ -61,7 +61,7 @@ SMALL, SMALL_BATCH = 20_000, 128_000
 """Bytes of an append, and of a batch, that fit in the loop's thread: more would take too long on any disk."""
 
 
-class _Waiting:
+class _Queued:
     """A change or a job, its outcome, and the future of its caller if it is left to the thread.
 
     Gathered jobs are handed over at the start of the loop's next iteration, before their callers continue.
@@ -103,10 +103,10 @@ class Writer:
 
     def __init__(self, path: str, db: Connection | None = None, *, in_loop: bool = True) -> None:
         self._path, self.in_loop = path, in_loop
-        self._queue: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
-        self._taken = deque[_Waiting]()  # taken from the queue, but not yet part of a batch
-        self._heads = changes.Heads()
-        self._gathered = dict[asyncio.AbstractEventLoop, list[_Waiting]]()
+        self._queue: queue.SimpleQueue[list[_Queued] | None] = queue.SimpleQueue()
+        self._taken = deque[_Queued]()  # taken from the queue, but not yet part of a batch
+        self._known = changes.KnownSessions()
+        self._gathered = dict[asyncio.AbstractEventLoop, list[_Queued]]()
         self._closing, self._gate = False, threading.Lock()
         self._using = threading.Lock()  # held while the connection is in use
         self._queued = 0  # jobs that were queued and are not done
@@ -126,7 +126,7 @@ class Writer:
     def commit(self, change: Change) -> Awaitable[Receipt]:
         """Apply a change; awaiting the result waits until it is durable."""
         self._owner.check()
-        waiting = _Waiting(None, change=change)
+        waiting = _Queued(None, change=change)
         if self._is_alone and waiting.loop not in self._gathered:
             self._is_alone = False  # for appends that arrive before this caller continues
             if self._committed_here([waiting]):
@@ -137,12 +137,12 @@ class Writer:
     def run(self, job: Callable[[Connection], T]) -> Awaitable[T]:
         """Run a job; awaiting the result waits until it is durable."""
         self._owner.check()
-        return self._submitted(_Waiting(job))
+        return self._submitted(_Queued(job))
 
     def run_alone(self, job: Callable[[Connection], T]) -> Awaitable[T]:
         """Run a job that cannot be part of a transaction."""
         self._owner.check()
-        return self._submitted(_Waiting(job, alone=True))
+        return self._submitted(_Queued(job, alone=True))
 
     def start(self) -> None:
         """Start the thread, as the first job would; without a job it continues the search index."""
@@ -188,14 +188,14 @@ class Writer:
             self._is_started = True
             self._thread.start()
 
-    async def _answered(self, waiting: _Waiting) -> Any:
+    async def _answered(self, waiting: _Queued) -> Any:
         """Return the outcome of a finished append after the other tasks of the loop have had a turn."""
         try:
             return await waiting
         finally:
             self._is_alone = True
 
-    def _submitted(self, waiting: _Waiting) -> _Waiting:
+    def _submitted(self, waiting: _Queued) -> _Queued:
         loop = waiting.loop
         if (gathered := self._gathered.get(loop)) is None:
             gathered = self._gathered[loop] = []
@@ -225,7 +225,7 @@ class Writer:
             waiting.error = StoreError(f"{self._path} is closed; open it again")
             waiting.settle()
 
-    def _committed_here(self, batch: list[_Waiting]) -> bool:
+    def _committed_here(self, batch: list[_Queued]) -> bool:
         """Commit small appends in the loop's thread; return False and do nothing if that might be slow."""
         if self._quick < QUICK_COMMITS or not self.in_loop or not _are_small(batch):
             return False
@@ -242,8 +242,10 @@ class Writer:
             self._note_speed(time.perf_counter() - start, len(batch))
             self._batches, self._latest = self._batches + 1, time.monotonic()
         # A signal may interrupt a loop's thread anywhere. The next job must not find half a transaction, nor
-        # heads of sessions that were not committed: both go with the connection.
-        except BaseException:
+        # places of sessions that were not committed: both go with the connection.
+        except (
+            BaseException
+        ):  # a signal, too: whatever state the connection is in, the next job gets a new one
             self._disconnect()
             raise
         finally:
@@ -308,7 +310,7 @@ class Writer:
             self._is_settled = True
         return db
 
-    def _commit(self, batch: list[_Waiting]) -> None:
+    def _commit(self, batch: list[_Queued]) -> None:
         with self._using:
             start = time.perf_counter()
             self._write(batch)
@@ -334,7 +336,7 @@ class Writer:
                 self._is_grown = True
                 grow_log(db, self._path)
 
-    def _next_batch(self) -> tuple[list[_Waiting], bool]:
+    def _next_batch(self) -> tuple[list[_Queued], bool]:
         """Wait for a job and take all that are queued after it; the end marker ends the thread."""
         taken, more = self._taken, True
         while more and len(taken) < BATCH:
@@ -349,14 +351,14 @@ class Writer:
             if not some:  # the thread was woken for upkeep
                 break
             taken += some
-        batch = list[_Waiting]()
+        batch = list[_Queued]()
         while taken and len(batch) < BATCH:
             batch.append(taken.popleft())
             if batch[-1].alone:
                 break
         return batch, more
 
-    def _next_jobs(self) -> list[_Waiting] | None:
+    def _next_jobs(self) -> list[_Queued] | None:
         """Wait for jobs; while there are none, continue the search index."""
         while self._is_behind:
             try:
@@ -380,14 +382,14 @@ class Writer:
                 self._is_behind = False
                 self._disconnect()
 
-    def _write(self, batch: list[_Waiting]) -> None:
+    def _write(self, batch: list[_Queued]) -> None:
         together = [waiting for waiting in batch if not waiting.alone]
         if together:
             self._guarded(self._transact, together)
         if alone := batch[len(together) :]:
             self._guarded(_run_alone, alone)
 
-    def _guarded(self, work: Callable[[Connection, list[_Waiting]], None], batch: list[_Waiting]) -> None:
+    def _guarded(self, work: Callable[[Connection, list[_Queued]], None], batch: list[_Queued]) -> None:
         """Do the work of a batch; if it fails, every job in it gets the error."""
         try:
             work(self._prepared(), batch)
@@ -402,7 +404,7 @@ class Writer:
             for waiting in batch:
                 waiting.error = waiting.error or translated
 
-    def _transact(self, db: Connection, batch: list[_Waiting]) -> None:
+    def _transact(self, db: Connection, batch: list[_Queued]) -> None:
         """Run a batch in one transaction, which may already have begun."""
         if not db.in_transaction:
             db.begin_write()
@@ -410,23 +412,25 @@ class Writer:
             if not db.in_transaction:
                 db.execute("BEGIN IMMEDIATE")
             if not self._append_together(db, batch):
-                self._heads.forget()
+                self._known.forget()
                 _note(batch, changes.run_each(db, [waiting.run for waiting in batch]))
             db.execute("COMMIT")
             # Only then, and before anyone is answered: the commit may have gone to a file that was replaced.
             db.check_files(within=LOOK_AGAIN)
         finally:
             db.end_write()
-        self._heads.committed(db)  # only if nothing was raised: heads of a failed commit must not be believed
+        self._known.committed(
+            db
+        )  # only if nothing was raised: places of a failed commit must not be believed
 
-    def _append_together(self, db: Connection, batch: list[_Waiting]) -> bool:
+    def _append_together(self, db: Connection, batch: list[_Queued]) -> bool:
         """Run a batch that only appends; return False, with nothing written, if it must be run one by one."""
         appended = [waiting.change for waiting in batch if waiting.change is not None and waiting.is_plain]
         if len(appended) < len(batch):
             return False
-        self._heads.begin(db)
+        self._known.begin(db)
         try:
-            outcomes = changes.commit_together(db, self._heads, appended)
+            outcomes = changes.commit_together(db, self._known, appended)
         except (apsw.ConstraintError, *UNUSABLE):
             # One of the statements wrote a part, and it is unknown whose: all are written again, one by one.
             db.execute("ROLLBACK")
@@ -437,7 +441,7 @@ class Writer:
         _note(batch, outcomes)
         return True
 
-    def _one_by_one(self, work: Callable[[Connection, list[_Waiting]], None], batch: list[_Waiting]) -> None:
+    def _one_by_one(self, work: Callable[[Connection, list[_Queued]], None], batch: list[_Queued]) -> None:
         """Do the work of a batch again, each job alone, since a damaged page affects a single session."""
         for waiting in batch:
             waiting.result = waiting.error = None
@@ -458,31 +462,31 @@ class Writer:
 
     def _disconnect(self) -> None:
         db, self._db, self._is_settled = self._db, None, False
-        self._heads = changes.Heads()  # a new connection counts the commits of others anew
+        self._known = changes.KnownSessions()  # a new connection counts the commits of others anew
         if db is not None:
             db.close(True)
 
 
-def _are_small(batch: list[_Waiting]) -> bool:
+def _are_small(batch: list[_Queued]) -> bool:
     """Return True if all jobs are plain appends that together take little time."""
     sizes = [waiting.size for waiting in batch if waiting.is_plain]
     return len(sizes) == len(batch) and max(sizes) <= SMALL and sum(sizes) <= SMALL_BATCH
 
 
-def _note(batch: list[_Waiting], outcomes: Iterable[Any]) -> None:
+def _note(batch: list[_Queued], outcomes: Iterable[Any]) -> None:
     for waiting, outcome in zip(batch, outcomes, strict=True):
         is_refused = isinstance(outcome, TurnstateError)
         waiting.result, waiting.error = (None, outcome) if is_refused else (outcome, None)
 
 
-def _run_alone(db: Connection, batch: list[_Waiting]) -> None:
+def _run_alone(db: Connection, batch: list[_Queued]) -> None:
     for waiting in batch:
         waiting.result = waiting.run(db)
 
 
-def _answer(batch: list[_Waiting]) -> None:
+def _answer(batch: list[_Queued]) -> None:
     """Answer all jobs, waking each loop once."""
-    loops: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
+    loops: dict[asyncio.AbstractEventLoop, list[_Queued]] = {}
     for waiting in batch:
         loops.setdefault(waiting.loop, []).append(waiting)
     for loop, those in loops.items():
@@ -492,6 +496,6 @@ def _answer(batch: list[_Waiting]) -> None:
             continue
 
 
-def _settle(batch: list[_Waiting]) -> None:
+def _settle(batch: list[_Queued]) -> None:
     for waiting in batch:
         waiting.settle()

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from .admission import AdmissionContract
 from .directory import DirectoryContract
+from .engines import MemoryContract
 from .feed import FeedContract
 from .health import HealthContract, TenantContract
 from .leases import LeaseContract, OutboxContract
 from .log import BranchContract, LogContract
-from .memory import MemoryContract
 from .races import RaceContract
 from .search import SearchContract
 from .texts import TextContract

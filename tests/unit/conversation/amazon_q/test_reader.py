@@ -22,8 +22,9 @@ from tests.unit.conversation.amazon_q.original_stage import (
     uses,
 )
 from turnstate import ImagePart, Message, ids
-from turnstate.conversation import ToolOrigin, amazon_q
+from turnstate.conversation import ConversationState, ToolOrigin, amazon_q
 from turnstate.errors import ForbiddenJSON, InvalidPayload, MalformedJSON, TooLarge
+from turnstate.log.operations import messages
 
 pytestmark = pytest.mark.req("I9")
 
@@ -367,6 +368,11 @@ def test_the_same_document_gives_the_same_ids_and_another_conversation_others() 
     assert not {message.id for message in once} & {message.id for message in other}
 
 
+def own_messages(state: ConversationState) -> list[Message]:
+    """Return what was said on the branch of the head."""
+    return messages(state.log.entries[state.log.head.branch])
+
+
 def aside(start: Any, **changes: Any) -> dict[str, Any]:
     """Return a document in which a tangent left after the second of three exchanges."""
     main = talk("one", "two", "three")
@@ -399,7 +405,7 @@ def aside(start: Any, **changes: Any) -> dict[str, Any]:
 def test_a_tangent_began_when_any_of_three_spellings_says(start: Any) -> None:
     document = aside(start)
     state = read(document)
-    assert state.head.started == 1_761_368_591_500
+    assert state.open_tangents[0].created == 1_761_368_591_500
     assert state.get_tangent_duration_seconds() == (NOW - 1_761_368_591_500) // 1000
     assert amazon_q.write(state) == document
 
@@ -409,7 +415,7 @@ def test_a_tangent_without_a_start_began_now() -> None:
     document = aside(None)
     del document["tangent_state"]["tangent_start_time"]
     state = read(document)
-    assert state.head.started == NOW
+    assert state.open_tangents[0].created == NOW
     assert amazon_q.write(state) == document
 
 
@@ -418,7 +424,7 @@ def test_a_tangent_under_way_shares_the_beginning_and_leaves_to_the_main_convers
     document = aside("2025-10-25T14:03:11.5+09:00", main_latest_summary=None)
     state = read(document)
     assert [entry.user.prompt for entry in state.history] == ["one", "two", "what if?"]
-    assert len(state.head.said) == 2
+    assert [message.text for message in own_messages(state)] == ["what if?", "answer to what if?"]
     state.exit_tangent_mode()
     assert [entry.user.prompt for entry in state.history] == ["one", "two", "three"]
     assert state.next_message is not None
@@ -432,8 +438,7 @@ def test_a_tangent_that_was_compacted_has_nothing_in_common_with_its_main_conver
     document = aside([2025, 1, 0, 0, 0, 0, 0, 0, 0])
     document["latest_summary"] = ["in short", record()]
     state = read(document)
-    entries = [entry for timeline in state.timelines for entry in timeline.entries[timeline.forked_at :]]
-    ids = [entry.id for entry in entries if isinstance(entry, Message)]
+    ids = [one.id for entries in state.log.entries.values() for one in entries if one.message]
     assert len(ids) == len(set(ids))
     assert amazon_q.write(state) == document
     state.exit_tangent_mode()

@@ -23,6 +23,7 @@ from tests.unit.conversation.amazon_q.original_stage import (
     talk,
     user,
 )
+from tests.unit.conversation.conversation_fixtures import stored
 from turnstate import FilePart, ImagePart, Message, ReasoningPart, SessionManager, TextPart, ToolSpec
 from turnstate.context.cut import Strategy
 from turnstate.conversation import (
@@ -82,14 +83,12 @@ def test_the_example_survives_our_own_json() -> None:
 def test_the_example_survives_a_store(kind: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/agent.db" if kind == "sqlite" else kind
 
-    async def through_a_store() -> dict[str, Any]:
+    async def through_a_store() -> str:
         async with await SessionManager.open(url) as sessions:
-            session = await sessions.create(id=example()["conversation_id"])
-            await session.commit(read(example()))
-            again = await sessions.open(session.id)
-            return amazon_q.write(await again.conversation(os=Still()))
+            session = await stored(amazon_q.load(EXAMPLE.read_bytes(), os=Still()), sessions)
+            return amazon_q.saved(await session.conversation(last=10_000, os=Still()))
 
-    assert asyncio.run(through_a_store()) == example()
+    assert asyncio.run(through_a_store()) == EXAMPLE.read_text()
 
 
 @pytest.mark.req("J1")
@@ -110,14 +109,10 @@ def test_a_tangent_under_way_survives_a_store(tmp_path: Path) -> None:
 
     async def through_a_store() -> tuple[dict[str, Any], dict[str, Any]]:
         async with await SessionManager.open(f"sqlite:///{tmp_path}/agent.db") as sessions:
-            session = await sessions.create(id="c-1")
-            await session.commit(read(document))
-            again = await sessions.open("c-1")
-            state = await again.conversation(os=Still())
-            aside = amazon_q.write(state)
-            state.exit_tangent_mode()
-            await again.commit(state)
-            return aside, amazon_q.write(await again.conversation(os=Still()))
+            session = await stored(read(document), sessions)
+            aside = amazon_q.write(await session.conversation(last=10_000, os=Still()))
+            await session.leave_tangent()
+            return aside, amazon_q.write(await session.conversation(last=10_000, os=Still()))
 
     aside, back = asyncio.run(through_a_store())
     assert aside == document
@@ -258,7 +253,7 @@ def test_a_tangent_of_ours_is_written_with_the_main_conversation() -> None:
     assert [entry["user"]["content"]["Prompt"]["prompt"] for entry in tangent["main_history"]] == ["one"]
     assert tangent["main_transcript"] == document["transcript"][:2]
     assert tangent["tangent_start_time"] == [2025, 298, 5, 3, 20, 0, 0, 0, 0]
-    assert state.head.started == NOW
+    assert state.open_tangents[0].created == NOW
     state.exit_tangent_mode()
     assert amazon_q.left_out(state) == ["1 tangent that was left is omitted"]
     assert "tangent_state" not in written(state)
@@ -322,8 +317,8 @@ def test_words_that_follow_what_waited_are_written_with_it() -> None:
 def test_a_very_long_history_begins_at_a_later_prompt_as_it_does_there() -> None:
     state = new()
     for number in range(4_998):
-        state.head.add(Message.user(str(number)))
-        state.head.add(Message.assistant("ok"))
+        state.log.add(Message.user(str(number)))
+        state.log.add(Message.assistant("ok"))
     assert amazon_q.write(state)["valid_history_range"] == [1, 4_998]
 
 

@@ -1,185 +1,49 @@
-"""Settings: the part of a conversation's state that is not in its messages, and the head it belongs to.
+"""The part of a conversation that is not in its messages, as the JSON of a `SettingsChange` entry.
 
 Tools, sticky files and the rest go into the log as one JSON object whenever one of them changes; the newest
-object on a path applies. The model has its own entry, which a session without a state also writes; the
-settings hold what is known about the model beyond the catalog. The line tracker's record of each file is its
-own entry, too. So the settings of a timeline come back whenever it becomes the head.
+object on a path applies. The model has its own entry, which a session without other settings also writes;
+the settings hold what is known about the model beyond the catalog. The line tracker's record of each file is
+its own entry, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from threading import Lock
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from msgspec import Struct, structs
 
+from .. import strict_json
 from ..catalog import ModelInfo
 from ..catalog import named as model_named
-from ..context.cut import capped
-from ..context.manager import StateManager
-from ..context.policy import Policy
-from ..entry import Cut, Entry, FileLines, ModelChange, Revert, Settings
-from ..errors import InvalidPayload, NotFound, NothingToUndo, UnknownName
-from ..message import Message
+from ..entry import Entry, ModelChange, SettingsChange
+from ..errors import InputError, InvalidPayload, UnknownName
 from ..sticky import ContextManager, ContextState
 from ..tokens import counter
 from ..toolspec import ToolSpec
-from .environment import Agents, Os
-from .line_tracker import FileLineTracker, tracker_from_json, tracker_to_json
-from .timeline import Timeline
+from ..value import check_kind, refuse
+from .environment import Os
+from .line_tracker import FileLineTracker, tracker_from_json
 from .tools import ToolOrigin, Tools
 
 DEFAULTS: dict[str, Any] = {"tools": {}, "mcp_enabled": True}
 
 
-class ConversationHead:
-    """The timeline that a conversation continues on, and the settings in force there.
+class HasSettings(Protocol):
+    """A conversation with its settings."""
 
-    Every entry is added here, after an entry for settings that have changed. Going to another timeline
-    brings back its settings.
-    """
-
-    def __init__(self, os: Os, policy: Policy) -> None:
-        self.os, self.policy = os, policy
-        self.head = Timeline()
-        self.timelines = [self.head]
-        self.tools: Tools = {}
-        self.default_counter = "o200k_base"  # for a conversation without a model
-        self.model: str | None = None
-        self.model_info: ModelInfo | None = None
-        self.context_manager: ContextManager | None = None
-        self.file_line_tracker: dict[str, FileLineTracker] = {}
-        self.files_lock = Lock()  # tools track files in threads while the loop folds in appended entries
-        self.mcp_enabled = True
-        self.agents: Agents | None = None
-        self.extra: dict[str, Any] = {}
-        self.sync: object | None = None  # owned by the session: which part of the conversation is in its log
-
-    @property
-    def manager(self) -> StateManager:
-        """The State Manager for this conversation's model and policy."""
-        return StateManager(self.model_info.counter if self.model_info else self.default_counter, self.policy)
-
-    def add(self, entry: Entry) -> None:
-        """Add an entry, after an entry for settings that have changed; a message is copied."""
-        self.record_settings()
-        match entry:
-            case Message():
-                entry = entry.owned()
-            case Cut():
-                entry = self.head.fold.archiving(entry)
-        self.head.add(entry)
-        if isinstance(entry, Message | Revert):
-            self.cap()
-
-    def record_settings(self) -> None:
-        """Add entries for settings and line trackers that have changed."""
-        self._record_model()
-        change = self.head.fold.model
-        fields = without_known_model(fields_of(self), change)
-        before = self.head.settings.fields if self.head.settings else DEFAULTS
-        if fields != without_known_model(before, change):
-            self.head.add(Settings(fields))
-        if self.file_line_tracker != self.head.trackers:
-            for path in {**self.head.trackers, **self.file_line_tracker}:
-                now = self.file_line_tracker.get(path)
-                if now != self.head.trackers.get(path):
-                    self.head.add(FileLines(path, tracker_to_json(now) if now else None))
-
-    def _record_model(self) -> None:
-        """Add an entry for the model if it changed; its counter applies from here on."""
-        info, known = self.model_info, self.head.fold.model
-        wanted = ModelChange(info.id, info.counter) if info else ModelChange("", self.default_counter)
-        if wanted != known and (info or (known and known.id)):
-            self.head.add(wanted)
-
-    def apply_settings(self) -> None:
-        """Use the settings, the model and the line trackers of the head's timeline."""
-        restore(self, self.head.settings.fields if self.head.settings else DEFAULTS)
-        self.model_info = model_under(self.head.fold.model, self.model_info)
-        if self.context_manager is None:
-            self._use_agents_files()
-        self.file_line_tracker = dict(self.head.trackers)
-
-    def _use_agents_files(self) -> None:
-        """Send the sticky files of the attached agents from now on; the user's sticky files stay."""
-        if self.agents is None:
-            return
-        if self.context_manager is None:
-            self.context_manager = ContextManager()
-        self.context_manager.attach(self.os.workspace())
-        self.context_manager.for_agent(self.agents.active, self.agents.context_paths)
-        if self.model_info:
-            self.context_manager.for_window(self.model_info.context_window)
-
-    def cap(self) -> None:
-        """Add a cut if windows could show more exchanges than the history may hold, whatever the budget.
-
-        What the cut covers has to be loaded; otherwise a session makes the cut when it writes the state.
-        """
-        while self.head.is_over_cap and not self.head.lacks_a_start:
-            fold, counter, stored = self.head.fold, self.manager.counter, is_stored(self.head)
-            cut = capped(fold.messages, tuple(fold.decisions), self.policy, counter, stored=stored)
-            if cut is None:
-                return
-            self.head.add(fold.archiving(cut))
-
-    def restore_moment(self, at: int) -> None:
-        """Go back to when the conversation had `at` entries; later entries stay in the log."""
-        self.record_settings()
-        moment = self.head.restored(at)
-        self._check_loaded(moment)
-        self.timelines.append(moment)
-        self._go_to(moment)
-
-    def undo_restore(self) -> None:
-        """Undo the last restore, even if tangents began since."""
-        timeline: Timeline | None = self.head
-        while timeline is not None and timeline.operation != "restore":
-            timeline = timeline.parent
-        if timeline is None or timeline.former is None:
-            raise NothingToUndo("there is no restore to undo")
-        self._check_loaded(timeline.former)
-        self.record_settings()
-        self._go_to(timeline.former)
-
-    def adopt(self, other: ConversationHead) -> None:
-        """Replace the content with another state of the same conversation, as loaded from the log."""
-        self.timelines, self.sync = other.timelines, other.sync
-        self._go_to(other.head)
-
-    def stand_at(self, head: Timeline, timelines: list[Timeline]) -> None:
-        """Go back to an earlier head after a step that could not be written."""
-        self.timelines = timelines
-        self._go_to(head)
-
-    def _is_loaded(self, timeline: Timeline) -> bool:
-        """Return True if everything that a timeline shows is loaded, or the head lacks its start as well."""
-        return self.head.lacks_a_start or not timeline.lacks_a_start
-
-    def _check_loaded(self, timeline: Timeline) -> None:
-        if not self._is_loaded(timeline):
-            raise NotFound(
-                "not all that this moment shows is loaded, and nothing was changed; commit the state, go "
-                "there with session.rewind() or session.fork(), and load the conversation again"
-            )
-
-    def _go_to(self, timeline: Timeline) -> None:
-        self.head = timeline
-        self.apply_settings()
-        self.cap()  # the last cut may be newer than the moment it goes back to
+    os: Os
+    tools: Tools
+    model: str | None
+    model_info: ModelInfo | None
+    context_manager: ContextManager | None
+    file_line_tracker: dict[str, FileLineTracker]
+    mcp_enabled: bool
+    extra: dict[str, Any]
 
 
-def is_stored(timeline: Timeline) -> bool:
-    """Return True if a log holds the timeline, or will hold it, so that whole outputs can be found there."""
-    while not timeline.recorded and timeline.former is not None:
-        timeline = timeline.former
-    return timeline.recorded
-
-
-def fields_of(state: ConversationHead) -> dict[str, Any]:
+def fields_of(state: HasSettings) -> dict[str, Any]:
     """Return the settings of a conversation as plain JSON, without unset ones."""
     fields = {
         "tools": tools_to_json(state.tools),
@@ -204,6 +68,52 @@ def without_known_model(fields: dict[str, Any], change: ModelChange | None) -> d
     return {name: value for name, value in fields.items() if name != "model_info"}
 
 
+def changed(
+    changes: Mapping[str, Any],
+) -> Callable[[SettingsChange | None, ModelChange | None], Sequence[Entry]]:
+    """Return a function that makes the entry for changed settings from the newest ones; none if none changed.
+
+    Raise `InputError` if a setting is unknown or its value is of the wrong kind.
+    """
+    new = dict[str, Any]()
+    for name, value in changes.items():
+        match name:
+            case "tools":
+                new[name] = _tools_of(value)
+            case "context_manager":
+                check_kind(name, value, ContextManager, optional=True)
+                new[name] = value.to_json() if value is not None else None
+            case "mcp_enabled":
+                check_kind(name, value, bool)
+                new[name] = value
+            case "extra":
+                check_kind(name, value, dict)
+                new[name] = strict_json.plain(value, at=name) or None
+            case _:
+                raise InputError(
+                    f"there is no setting {name:.60}; there are tools, context_manager, mcp_enabled and extra"
+                )
+
+    def change(settings: SettingsChange | None, model: ModelChange | None) -> Sequence[Entry]:
+        before = settings.fields if settings else DEFAULTS
+        fields = {name: value for name, value in {**before, **new}.items() if value is not None}
+        fields = without_known_model(fields, model)
+        return [SettingsChange(fields)] if fields != without_known_model(before, model) else []
+
+    return change
+
+
+def _tools_of(tools: Any) -> dict[str, Any]:
+    if not isinstance(tools, Mapping) or not all(isinstance(origin, ToolOrigin) for origin in tools):
+        refuse("tools", tools, "a mapping of ToolOrigin to sequences of ToolSpec")
+    for origin, some in tools.items():
+        if isinstance(some, str) or not isinstance(some, Iterable):
+            refuse("tools", some, f"a sequence of ToolSpec for {origin.key}")
+        for spec in some:
+            check_kind(f"a tool of {origin.key}", spec, ToolSpec)
+    return tools_to_json(tools)
+
+
 def model_under(change: ModelChange | None, info: ModelInfo | None) -> ModelInfo | None:
     """Return the model that a model change names, from the settings if they have it, else the catalog."""
     if change is None or (info and (info.id, info.counter) == (change.id, change.counter)):
@@ -211,7 +121,7 @@ def model_under(change: ModelChange | None, info: ModelInfo | None) -> ModelInfo
     return structs.replace(model_named(change.id), counter=change.counter) if change.id else None
 
 
-def restore(state: ConversationHead, fields: dict[str, Any], *, at: str = "$") -> None:
+def restore(state: HasSettings, fields: dict[str, Any], *, at: str = "$") -> None:
     """Apply settings from plain JSON; if one is invalid, raise `InvalidPayload` and set nothing."""
     tools = tools_from_json(fields.get("tools", {}), at=f"{at}.tools")
     info = fields.get("model_info")
@@ -351,7 +261,7 @@ def _tracked(document: Any, *, at: str) -> dict[str, FileLineTracker]:
     return {path: tracker_from_json(one, at=f"{at}.{path}") for path, one in document.items()}
 
 
-def _restore_context(state: ConversationHead, manager: ContextManager | None) -> None:
+def _restore_context(state: HasSettings, manager: ContextManager | None) -> None:
     """Set the paths; an existing manager keeps its workspace and its cache."""
     if manager is not None and state.context_manager is not None:
         state.context_manager.state = manager.state

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from .. import folder_gate
 from .pattern import ANY_FILE, Glob, Positions, Workspace, is_inside, split
-from .state import Dropped, Owner, Reason, spelled
+from .sticky_paths import Dropped, Owner, Reason, spelled
 
 MAX_ENTRIES = 100_000
 """The most directory entries read for one path: a fraction of a second on a local disk."""

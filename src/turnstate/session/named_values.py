@@ -24,7 +24,7 @@ from ..log.entries import time_of
 from ..log.path import entries_of, path_to, rows_forwards
 from ..stores.port import Directory
 from ..stores.values import Address, Filter, Position, Row, SessionRow, Span
-from ..tokens.cost import is_large, off_loop
+from ..threads import is_large, off_loop
 from ..value import check_kind
 from .names import OWNERS, checked
 from .writer import SessionWriter
