@@ -26,6 +26,7 @@ BENCHES = (
     "search",
     "checkpoints",
     "memory",
+    "facts",
     "agent",
     "chat",
     "conversation",

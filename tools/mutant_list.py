@@ -114,6 +114,8 @@ HANDOVER = _tests(f"{UNIT}/memory/test_handover.py")
 ENGINES = _tests("tests/contract/test_memory_engines.py", k="sqlite")
 RANKING = _tests(f"{UNIT}/memory/builtin/test_ranking.py")
 QUESTION = _tests(f"{UNIT}/memory/builtin/test_question.py")
+RULES = _tests(f"{UNIT}/memory/rules/test_rules.py")
+FACTS = _tests(f"{UNIT}/memory/builtin/test_facts.py", k="not postgres")
 VECTORS = _tests(f"{UNIT}/memory/builtin/test_vectors.py")
 ARCHIVE_READING = _tests(f"{UNIT}/archive/test_*read*.py")
 ARCHIVE_RESTORE = _tests(f"{UNIT}/archive/test_*restor*.py")
@@ -1455,6 +1457,41 @@ MUTANTS = (
         "marked is not None and marked >= batch.since",
         "False",
         ENGINES,
+    ),
+    Mutant(
+        "facts-of-others",
+        "what is said of somebody else becomes a fact about the user",
+        "is_own = is_subject or (persists and not other)",
+        "is_own = True",
+        RULES,
+    ),
+    Mutant(
+        "facts-questions",
+        "what is asked in the last clause becomes a fact",
+        "        parts.pop()\n",
+        "        pass\n",
+        RULES,
+    ),
+    Mutant(
+        "facts-orders",
+        "an order to the assistant becomes a fact",
+        "if is_secret(part.sentence) or is_order(part.sentence):",
+        "if is_secret(part.sentence):",
+        RULES,
+    ),
+    Mutant(
+        "facts-forgotten",
+        "a forgotten fact is learned again from what was said before",
+        "if at is None or claim.said >= timestamp(at):",
+        "if True:",
+        FACTS,
+    ),
+    Mutant(
+        "facts-proposals",
+        "with an extractor, what rules propose is stored as well",
+        "() if self._extractor else claims",
+        "claims",
+        FACTS,
     ),
     Mutant(
         "engine-neighbors",

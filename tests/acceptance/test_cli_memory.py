@@ -50,6 +50,31 @@ def test_users_facts_and_the_profile_are_shown(session: str) -> None:
     assert (code, err) == (1, "turnstate: no fact begins with 'zz'\n")
 
 
+@pytest.mark.usefixtures("session")
+def test_a_fact_is_corrected_and_its_history_is_shown() -> None:
+    (home,) = turnstate("memory", "list", "--user", "ann", "--json").objects
+    (new,) = turnstate(
+        "memory", "update", "--user", "ann", home["id"], "Vila", "Real", "--until", "2999-06-30", "--json"
+    ).objects
+    assert (new["value"], new["until"]) == ("Vila Real", "2999-06-30T23:59:59.999Z")
+    assert new["sources"] == home["sources"]
+    assert turnstate("memory", "list", "--user", "ann", "--json").objects == [new]
+    assert len(turnstate("memory", "list", "--user", "ann", "--all", "--json").objects) == 2
+    shown = turnstate("memory", "show", "--user", "ann", new["id"]).out.splitlines()
+    assert "Vila Real" in shown[0]
+    assert "Porto" in shown[2]
+    assert turnstate("memory", "show", "--user", "ann").out.startswith("Home: Vila Real (")
+    for at, values in [("1999-01-01", []), ("2998-01-01T00:00", ["Vila Real"]), ("2999-07-01", [])]:
+        listed = turnstate("memory", "list", "--user", "ann", "--as-of", at, "--json").objects
+        assert [fact["value"] for fact in listed] == values
+    code, _, err = turnstate("memory", "update", "--user", "ann", "zz", "Faro")
+    assert (code, "there is no fact 'zz'" in err) == (1, True)
+    code, _, err = turnstate("memory", "list", "--user", "ann", "--as-of", "yesterday")
+    assert (code, "is neither a date nor a time" in err) == (2, True)
+    assert turnstate("memory", "forget", "--user", "ann", "--fact", new["id"], "--history", "--yes").code == 0
+    assert turnstate("memory", "list", "--user", "ann", "--all", "--json").objects == []
+
+
 @pytest.mark.usefixtures("url")
 def test_a_note_is_added_and_one_fact_is_forgotten() -> None:
     (fact,) = turnstate("memory", "add", "--user", "ann", "prefers", "window seats", "--json").objects

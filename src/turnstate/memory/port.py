@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from ..message import Message
 from ..stores.values import Address
+from .facts import Fact
 
 
 class User(Struct, frozen=True):
@@ -115,6 +116,29 @@ class TakesNotes(Protocol):
 
 
 @runtime_checkable
+class KeepsFacts(Protocol):
+    """An engine whose facts can be listed, corrected and forgotten one by one."""
+
+    async def facts(self, user: User, *, as_of: str | None = None) -> list[Fact]:
+        """Return all facts of a user, or those that held at a time."""
+        ...
+
+    async def update(
+        self, user: User, fact: str, *, value: str, text: str = "", until: str | None = None
+    ) -> Fact:
+        """Give a fact another value; raise `NotFound` if it does not exist."""
+        ...
+
+    async def history(self, user: User, fact: str) -> list[Fact]:
+        """Return what a fact took the place of, the fact, and what took its place, in order."""
+        ...
+
+    async def drop(self, user: User, fact: str, *, history: bool = False) -> bool:
+        """Permanently remove one fact; return False if it does not exist."""
+        ...
+
+
+@runtime_checkable
 class Scrubs(Protocol):
     """An engine that overwrites the remains of what it has forgotten, and can say whether any are left."""
 
@@ -137,5 +161,14 @@ class Listed:
 def mark_of(whose: User | Address) -> bytes:
     """Return the hash that identifies a user or a session after it was forgotten."""
     kind, name = ("user", whose.id) if isinstance(whose, User) else ("session", whose.session)
-    content = "\0".join(["turnstate memory", kind, whose.tenant, name])
+    return _mark(kind, whose.tenant, name)
+
+
+def mark_of_fact(user: User, fact: str) -> bytes:
+    """Return the hash that identifies a fact of a user after it was forgotten."""
+    return _mark("fact", user.tenant, user.id, fact)
+
+
+def _mark(*names: str) -> bytes:
+    content = "\0".join(["turnstate memory", *names])
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -40,6 +40,7 @@ from ..log.entries import (
 from ..log.operations import Operation
 from ..log.tangents import KeptTangent
 from ..log.undo import fork, rewind, undo
+from ..memory.facts import Fact
 from ..memory.port import Recollection
 from ..message import Message, not_a_message
 from ..models import Model
@@ -323,6 +324,18 @@ class Session:
     async def remember(self, text: str) -> None:
         """Store a note about the user in long-term memory; erasing this session erases the note."""
         await self._handle.required_memory().remember(text, self.id)
+
+    async def facts(self, *, as_of: str | None = None) -> list[Fact]:
+        """Return what is known about the user: the facts that hold now, or held at a time."""
+        return await self._handle.required_memory().facts(as_of=as_of)
+
+    async def correct(self, fact: str, value: str) -> Fact:
+        """Give a fact about the user, named by its id or its value, another value."""
+        return await self._handle.required_memory().correct(fact, value)
+
+    async def forget(self, fact: str) -> Fact:
+        """Permanently delete a fact about the user, named by its id or its value, with its history."""
+        return await self._handle.required_memory().forget(fact)
 
     async def snapshot(self) -> ContextSnapshot:
         """Return a snapshot: preface, summary and kept messages."""

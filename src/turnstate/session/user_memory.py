@@ -20,8 +20,10 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from ..errors import InputError
-from ..memory.port import MemoryEngine, Recollection, TakesNotes, User
+from .. import ids
+from ..errors import InputError, NotFound
+from ..memory.facts import Fact, folded
+from ..memory.port import KeepsFacts, MemoryEngine, Recollection, TakesNotes, User
 from ..tokens import Counter
 from ..value import check_number, check_whole
 
@@ -56,6 +58,9 @@ RECALLED = "From earlier conversations, found for the user's next message. It is
 
 CHARACTERS = 12
 """Maximum characters per allowed token: longer texts are cut before they are counted."""
+
+MOST_LISTED = 20
+"""The most facts that an error names."""
 
 LONGEST_HIT = 1_200
 """Maximum characters of one recollection; its message has the rest."""
@@ -97,6 +102,41 @@ class UserMemory:
         if not isinstance(self._engine, TakesNotes):
             raise InputError("this memory engine takes no notes; it learns from sessions only")
         await self._engine.remember(self._user, text, session=session)
+
+    async def facts(self, *, as_of: str | None = None) -> list[Fact]:
+        """Return the facts about the user that hold now, or held at a time."""
+        at = as_of or ids.now()
+        return await self._facts.facts(self._user, as_of=at)
+
+    async def correct(self, fact: str, value: str) -> Fact:
+        """Give a fact, named by its id or its value, another value; the old one is kept as its history."""
+        return await self._facts.update(self._user, (await self._named(fact)).id, value=value)
+
+    async def forget(self, fact: str) -> Fact:
+        """Permanently delete a fact, named by its id or its value, with its history, and return it."""
+        found = await self._named(fact)
+        await self._facts.drop(self._user, found.id, history=True)
+        return found
+
+    async def _named(self, name: str) -> Fact:
+        """Return the fact that an id or a value names; raise `NotFound` with what there is if none does."""
+        known, wanted = await self.facts(), folded(name)
+        found = [one for one in known if name == one.id or wanted == folded(one.value)]
+        found = found or [one for one in known if wanted and wanted in folded(one.value)]
+        if len(found) != 1:
+            shown = found or known
+            listed = "; ".join(f"{one.id} {one.kind}: {one.value:.80}" for one in shown[-MOST_LISTED:])
+            what = "several facts are meant" if found else "no such fact is known"
+            raise NotFound(f"{what}; name one by its id: {listed or 'there is none'}")
+        return found[0]
+
+    @property
+    def _facts(self) -> KeepsFacts:
+        if not isinstance(self._engine, KeepsFacts):
+            raise InputError(
+                "this memory engine does not list its facts; only the built-in one can change them"
+            )
+        return self._engine
 
     async def _asked(self, question: Coroutine[Any, Any, T], seconds: float, what: str) -> T | None:
         """Return the answer to a question; set a notice and return None if it fails or takes too long."""

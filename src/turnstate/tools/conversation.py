@@ -2,7 +2,8 @@
 
 Of a long output, the model sees only the beginning and the end; old outputs are hidden. Both show the id of
 the whole output in the log. `read_output` reads it by lines. `search_conversation` searches everything that
-was said in the session. `recall` and `remember` use the user's long-term memory, across sessions.
+was said in the session. `recall`, `remember`, `correct` and `forget` use the user's long-term
+memory, across sessions; what changes it needs approval.
 """
 
 from __future__ import annotations
@@ -115,10 +116,33 @@ async def remember(text: str, context: ToolContext) -> str:
     return "Remembered."
 
 
+@tool(origin=BUILTIN)
+async def correct(fact: str, value: str, context: ToolContext) -> str:
+    """Correct something that is remembered about the user and is wrong or outdated.
+
+    Args:
+        fact: The value that is remembered, or the id of the fact.
+        value: The value that is right.
+    """
+    changed = await _session(context).correct(fact, value)
+    return f"Corrected. {changed.kind}: {changed.value}"
+
+
+@tool(origin=BUILTIN)
+async def forget(fact: str, context: ToolContext) -> str:
+    """Delete something that is remembered about the user, for good.
+
+    Args:
+        fact: The value that is remembered, or the id of the fact.
+    """
+    forgotten = await _session(context).forget(fact)
+    return f"Forgotten. {forgotten.kind}: {forgotten.value}"
+
+
 CONVERSATION_TOOLS: tuple[Tool, ...] = (read_output, search_conversation)
 """The tools that read what a session stored."""
 
-MEMORY_TOOLS: tuple[Tool, ...] = (recall, remember)
+MEMORY_TOOLS: tuple[Tool, ...] = (recall, remember, correct, forget)
 """The tools for a user's long-term memory; they fail in a session without one."""
 
 

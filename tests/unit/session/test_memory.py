@@ -13,8 +13,8 @@ import pytest
 from tests.unit.session.session_fixtures import Harness, run
 from turnstate import Budget, Message, SessionManager, blocking
 from turnstate.entry import Bootstrap
-from turnstate.errors import InputError, InvalidSetting
-from turnstate.memory import MemoryEngine, Recollection, User
+from turnstate.errors import InputError, InvalidSetting, NotFound
+from turnstate.memory import MemoryEngine, Recollection, User, open_engine
 from turnstate.memory.engines import NoEngine, beside
 from turnstate.session import Recall, Session
 from turnstate.session.user_memory import framed
@@ -230,6 +230,37 @@ async def test_recall_and_remember_need_a_user_and_an_engine(harness: Harness) -
         await plain.remember("likes rain")
     with pytest.raises(InvalidSetting):
         await session.recall("city", -1)
+
+
+@run
+async def test_facts_are_listed_corrected_and_forgotten_by_value_or_id(harness: Harness) -> None:
+    sessions = await harness.manager(memory=await open_engine("builtin"))
+    session = await sessions.create(user="ann")
+    for note in ("likes green tea", "likes black tea", "has a boat"):
+        await session.remember(note)
+    boat = next(fact for fact in await session.facts() if fact.value == "has a boat")
+    assert (await session.correct(boat.id, "has two boats")).value == "has two boats"
+    assert (await session.correct("LIKES GREEN TEA", "likes white tea")).value == "likes white tea"
+    assert (await session.forget("black")).value == "likes black tea"
+    assert sorted(fact.value for fact in await session.facts()) == ["has two boats", "likes white tea"]
+    assert await session.facts(as_of="1999-01-01") == []
+    await session.remember("likes milk tea")
+    with pytest.raises(NotFound, match=r"several facts are meant.*likes white tea; .*likes milk tea"):
+        await session.forget("tea")
+    with pytest.raises(NotFound, match=r"no such fact is known.*has two boats"):
+        await session.correct("coffee", "cocoa")
+    assert len(await session.facts()) == 3
+    other = await sessions.create(user="bob")
+    with pytest.raises(NotFound, match="there is none"):
+        await other.forget("tea")
+
+
+@run
+async def test_an_engine_without_facts_of_its_own_is_told_apart(harness: Harness) -> None:
+    session = await (await harness.manager(memory=Engine())).create(user="ann")
+    for asked in (session.facts(), session.correct("a", "b"), session.forget("a")):
+        with pytest.raises(InputError, match="does not list its facts"):
+            await asked
 
 
 def in_one_process(test: Callable[[SessionManager], Any], url: str, **settings: Any) -> None:

@@ -124,5 +124,14 @@ def test_memory_is_offered_only_by_a_session_that_has_one(tmp_path: Path) -> Non
             ).result == "Remembered."
             other = await sessions.create(user="ann")
             assert "tea with milk" in (await result(other, "recall", query="tea")).result
+            changed = await result(other, "correct", fact="tea with milk", value="Ann drinks tea.")
+            assert changed.result == "Corrected. note: Ann drinks tea."
+            unknown = await result(other, "forget", fact="coffee")
+            assert unknown.is_error
+            assert "no such fact is known" in str(unknown.result)
+            assert "note: Ann drinks tea." in str(unknown.result)
+            gone = await result(other, "forget", fact="Ann drinks tea.")
+            assert gone.result == "Forgotten. note: Ann drinks tea."
+            assert await other.facts() == []
 
     asyncio.run(remembered())

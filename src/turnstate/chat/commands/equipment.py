@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ... import ids
 from ...catalog import named
 from ...config.profile import agents
 from ...entry import Usage
@@ -179,7 +180,7 @@ async def memory(chat: Chat, rest: str) -> None:
 
 
 async def _facts(chat: Chat) -> list[Fact]:
-    return [one for one in await _engine(chat).facts(_user(chat)) if one.ended is None]
+    return await _engine(chat).facts(_user(chat), as_of=ids.now())
 
 
 def _engine(chat: Chat) -> BuiltinEngine:

@@ -6,12 +6,13 @@ import asyncio
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 import msgspec
 
-from ... import folder_gate
+from ... import folder_gate, ids
 from ...errors import InputError, NotFound
 from ...memory.engines import NoEngine
 from ...memory.facts import Fact
@@ -48,6 +49,7 @@ def command() -> None:
       turnstate memory list --user anna
       turnstate memory search --user anna "where did she move?"
       turnstate memory add --user anna "prefers window seats"
+      turnstate memory update --user anna 3f2a9c0d1e4b5a67 Lisbon
       turnstate memory forget --user anna
     """
 
@@ -55,28 +57,63 @@ def command() -> None:
 @command.command("list", epilog=EXIT_CODES)
 @click.option("--user", metavar="NAME", help="List the facts of this user, not the users.")
 @click.option("--all", "ended", is_flag=True, help="Also list facts that no longer hold.")
+@click.option("--as-of", "as_of", metavar="DATE", help="List the facts that held at a date or time.")
 @tenant_option
 @engine_option
 @json_option("Print one JSON object per line.")
-def list_(user: str | None, ended: bool, store: str, tenant: str, engine: str | None, as_json: bool) -> int:
+def list_(
+    user: str | None,
+    ended: bool,
+    as_of: str | None,
+    store: str,
+    tenant: str,
+    engine: str | None,
+    as_json: bool,
+) -> int:
     """List the users about whom something is remembered, or the facts of one user.
 
     \b
     Example:
       turnstate memory list
       turnstate memory list --user anna --all
+      turnstate memory list --user anna --as-of 2026-03-01
 
     \b
     With --json, one object per user: user, turns, dropped; or per fact:
       id, kind, slot, value, text   what is known
       said, ended                   when it was said, and when something newer took its place, or null
+      since, until                  when it was said first, and its time limit, or null
+      successor                     the fact that took its place, or null
       sources                       session and message of each message that says so
     """
-    return asyncio.run(_list(store, engine, tenant, user, ended=ended, as_json=as_json))
+    if user is None and (ended or as_of):
+        raise click.UsageError("pass --user NAME with --all or --as-of")
+    if ended and as_of:
+        raise click.UsageError("pass --all or --as-of, not both")
+    at = _moment(as_of) if as_of else None
+    return asyncio.run(_list(store, engine, tenant, user, ended=ended, as_of=at, as_json=as_json))
+
+
+def _moment(text: str) -> str:
+    """Return a date as it is, and a time as messages have it."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(f"{text!r:.40} is neither a date nor a time, such as 2026-03-01") from None
+    if text == moment.date().isoformat():
+        return text
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 async def _list(
-    store: str, engine: str | None, tenant: str, user: str | None, *, ended: bool, as_json: bool
+    store: str,
+    engine: str | None,
+    tenant: str,
+    user: str | None,
+    *,
+    ended: bool,
+    as_of: str | None,
+    as_json: bool,
 ) -> int:
     async with existing_engine(store, engine) as opened:
         if isinstance(opened, NoEngine):
@@ -92,7 +129,7 @@ async def _list(
                 cells = [(one.id, f"{turns:,}", f"{dropped:,}") for one, turns, dropped in rows]
                 screen.display(screen.table(("user", "turns", "dropped"), cells, right=("turns", "dropped")))
             return 0
-        facts = [fact for fact in await builtin.facts(User(tenant, user)) if ended or fact.ended is None]
+        facts = await builtin.facts(User(tenant, user), as_of=None if ended else as_of or ids.now())
     for fact in facts:
         _show_fact(fact, as_json=as_json)
     if not facts:
@@ -152,7 +189,7 @@ async def _search(
 @engine_option
 @json_option("Print one JSON object.")
 def show(fact: str | None, user: str, store: str, tenant: str, engine: str | None, as_json: bool) -> int:
-    """Show the profile that a new session of a user begins with, or one fact with its sources.
+    """Show the profile that a new session of a user begins with, or one fact with its sources and history.
 
     \b
     Example:
@@ -168,13 +205,18 @@ async def _show(store: str, engine: str | None, user: User, id: str | None, *, a
             text = await opened.profile(user)
             screen.show(documents.compact({"user": user.id, "profile": text}) if as_json else text)
             return 0 if text else 1
-        found = [fact for fact in await _builtin(opened).facts(user) if fact.id.startswith(id)]
+        builtin = _builtin(opened)
+        found = [fact for fact in await builtin.facts(user) if fact.id.startswith(id)]
+        history = await builtin.history(user, found[0].id) if found else []
     if len(found) != 1:
         raise NotFound(f"{'several facts begin' if found else 'no fact begins'} with {id!r:.40}")
     _show_fact(found[0], as_json=as_json)
     if not as_json:
         for source in found[0].sources:
             screen.show(f"  said in session {screen.escaped(source.session)}, message {source.message}")
+        for fact in history:
+            if fact.id != found[0].id:
+                _show_fact(fact, as_json=False)
     return 0
 
 
@@ -204,10 +246,54 @@ def add(text: tuple[str, ...], user: str, store: str, tenant: str, engine: str |
     return 0
 
 
+@command.command("update", epilog=EXIT_CODES)
+@click.argument("fact", metavar="FACT")
+@click.argument("value", metavar="VALUE...", nargs=-1, required=True)
+@click.option("--until", metavar="DATE", help="Date after which the fact is over.")
+@_user_option
+@tenant_option
+@engine_option
+@json_option("Print the fact as JSON.")
+def update(
+    fact: str,
+    value: tuple[str, ...],
+    until: str | None,
+    user: str,
+    store: str,
+    tenant: str,
+    engine: str | None,
+    as_json: bool,
+) -> int:
+    """Correct a fact: give it another value. The old value is kept as its history.
+
+    \b
+    Example:
+      turnstate memory update --user anna 3f2a9c0d1e4b5a67 Lisbon
+    """
+
+    end = _moment(until) if until else None
+    if end and len(end) == len("2026-03-01"):
+        end += "T23:59:59.999Z"
+
+    async def update() -> Fact:
+        async with opened_engine(store, engine) as opened:
+            return await _builtin(opened).update(User(tenant, user), fact, value=" ".join(value), until=end)
+
+    changed = asyncio.run(update())
+    if as_json:
+        _show_fact(changed, as_json=True)
+    else:
+        screen.say(f"changed; the fact is now {changed.id}")
+    return 0
+
+
 @command.command("forget", epilog=EXIT_CODES)
 @click.option("--user", metavar="NAME", help="Forget everything about this user.")
 @click.option("--session", metavar="ID", help="Forget what came from this session.")
 @click.option("--fact", metavar="ID", help="With --user: forget only this fact.")
+@click.option(
+    "--history", is_flag=True, help="With --fact: also forget what it replaced and what replaced it."
+)
 @tenant_option
 @engine_option
 @yes_option
@@ -216,6 +302,7 @@ def forget(
     user: str | None,
     session: str | None,
     fact: str | None,
+    history: bool,
     store: str,
     tenant: str,
     engine: str | None,
@@ -233,13 +320,15 @@ def forget(
       turnstate memory forget --session 0197a1c2-5b7e-7d80-a1b2-0123456789ab
       turnstate memory forget --user anna --fact 3f2a9c0d1e4b5a67
     """
-    if (user is None) == (session is None) or (fact and user is None):
-        raise click.UsageError("pass --user NAME, --user NAME with --fact ID, or --session ID")
+    if (user is None) == (session is None) or (fact and user is None) or (history and not fact):
+        raise click.UsageError(
+            "pass --user NAME, --user NAME with --fact ID and maybe --history, or --session ID"
+        )
     what = f"the fact {fact}" if fact else f"everything about {user}" if user else f"session {session}"
     if not confirmed(f"Forget {what}?", yes=yes):
         return 1
     whose = User(tenant, user) if user is not None else Address(tenant, session or "")
-    removed = asyncio.run(_forget(store, engine, whose, fact))
+    removed = asyncio.run(_forget(store, engine, whose, fact, history=history))
     if as_json:
         screen.show(documents.compact({"messages": removed} if not fact else {"fact": fact}))
     elif fact:
@@ -249,11 +338,13 @@ def forget(
     return 0
 
 
-async def _forget(store: str, engine: str | None, whose: User | Address, fact: str | None) -> int:
+async def _forget(
+    store: str, engine: str | None, whose: User | Address, fact: str | None, *, history: bool
+) -> int:
     async with opened_engine(store, engine) as opened:
         if fact is None:
             return await opened.forget(whose)
-        if not (isinstance(whose, User) and await _builtin(opened).drop(whose, fact)):
+        if not (isinstance(whose, User) and await _builtin(opened).drop(whose, fact, history=history)):
             raise NotFound(
                 f"there is no fact {fact!r:.40}; list them with `turnstate memory list --user NAME`"
             )

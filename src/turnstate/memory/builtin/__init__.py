@@ -4,8 +4,9 @@
     engine = await connect("postgresql://…/agents?embedder=local&extractor=gpt-6-luna")
 
 An address is a path or the URL of a PostgreSQL database; if it is empty, the memory is in this process only.
-After a question mark, ``embedder`` names an embedder, ``extractor`` names a model that extracts facts, and
-``max`` is the most documents to keep per user.
+After a question mark, ``embedder`` names an embedder, ``extractor`` names a model that decides which facts
+there are, ``rules=off`` turns off the rules that propose them, and ``max`` and ``facts`` are the most
+documents and facts to keep per user.
 """
 
 from __future__ import annotations
@@ -19,19 +20,25 @@ from ...models import connect as model_at
 from ..embedders import open_embedder
 from ..model_extraction import ModelExtractor
 from .database import Database
-from .engine import MAX_DOCUMENTS, BuiltinEngine
+from .engine import MAX_DOCUMENTS, MAX_FACTS, BuiltinEngine
 from .sqlite import SqliteDatabase
 
-__all__ = ["MAX_DOCUMENTS", "BuiltinEngine", "connect"]
+__all__ = ["MAX_DOCUMENTS", "MAX_FACTS", "BuiltinEngine", "ModelExtractor", "connect"]
 
 _POSTGRES = ("postgresql:", "postgres:")
-_SETTINGS = ("embedder", "extractor", "max")
+_SETTINGS = ("embedder", "extractor", "rules", "max", "facts")
 
 
 async def connect(address: str, **settings: Any) -> BuiltinEngine:
     """Open the memory at an address; ``settings`` are those of `BuiltinEngine` and override the address."""
     place, asked = _taken_apart(address)
-    given: dict[str, Any] = {"max_documents": _most(asked["max"])} if "max" in asked else {}
+    given: dict[str, Any] = {
+        f"max_{what}": _most(name, asked[name])
+        for name, what in (("max", "documents"), ("facts", "facts"))
+        if name in asked
+    }
+    if "rules" in asked:
+        given["rules"] = _is_on(asked["rules"])
     if asked.get("extractor") and "extractor" not in settings:
         given["extractor"] = ModelExtractor(model_at(asked["extractor"]))
     if asked.get("embedder") and "embedder" not in settings:
@@ -52,11 +59,17 @@ def _taken_apart(address: str) -> tuple[str, dict[str, str]]:
     )
 
 
-def _most(text: str) -> int:
-    """Parse the most documents of a user from the text in an address."""
+def _is_on(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise InputError(f"rules={text!r:.40} in the address of a memory is neither on nor off")
+    return text == "on"
+
+
+def _most(name: str, text: str) -> int:
+    """Parse the most documents or facts of a user from the text in an address."""
     most = int(text) if text.isdecimal() and len(text) < 10 else 0
     if not most:
-        raise InputError(f"max={text!r:.40} in the address of a memory is not a number of documents")
+        raise InputError(f"{name}={text!r:.40} in the address of a memory is not a number")
     return most
 
 

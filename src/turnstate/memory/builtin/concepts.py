@@ -18,6 +18,8 @@ _WORDS: dict[FactKind, str] = {
     "relation": "family pet child children kid 家族 ペット 子供 家人 宠物 孩子",
     "date": "date day 日付 日程 日期 日子",
     "preference": "like prefer preference favorite 好み 好き 好物 喜好 喜欢 偏好",
+    "health": "health allergy allergic diet eat illness アレルギー 健康 病気 过敏 健康 忌口",
+    "wish": "want wish prefer always 希望 要望 要求",
     "decision": "decide decision plan agree 決定 決めた 決まった 决定 方案",
     "note": "remember note 覚え メモ 记住 记得",
     "task": "task todo open remind 課題 宿題 やること 任务 待办",

@@ -19,6 +19,11 @@ from ...stores.sql import named_statements, without_comments
 
 T = TypeVar("T")
 
+SCHEMA = ("schema.sql", "0002-facts.sql")
+"""The steps of the schema; a memory of an older version takes those that it has not taken yet."""
+
+SCHEMA_VERSION = len(SCHEMA)
+
 
 class Ask(NamedTuple):
     """A statement by name, with its parameters; with a list of parameters it runs once for each."""
@@ -70,9 +75,10 @@ def statements(dialect: str, prefix: str) -> dict[str, str]:
     return {name: sql.replace("turnstate.", prefix) for name, sql in found.items()}
 
 
-def schema_steps(prefix: str, *, key: str, integer: str, blob: str) -> str:
-    """Return the statements that create the tables, with the types of a dialect."""
-    text = without_comments(files(__package__).joinpath("sql/schema.sql").read_text("utf-8"))
+def schema_steps(prefix: str, *, after: int, key: str, integer: str, blob: str) -> str:
+    """Return the statements that bring the tables to the newest version, with the types of a dialect."""
+    folder = files(__package__).joinpath("sql")
+    text = "".join(without_comments(folder.joinpath(step).read_text("utf-8")) for step in SCHEMA[after:])
     for name, meaning in ((" id KEY", f" id {key}"), (" INT ", f" {integer} "), (" BYTES ", f" {blob} ")):
         text = text.replace(name, meaning)
     return text.replace("turnstate.", prefix)

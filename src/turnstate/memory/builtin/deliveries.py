@@ -27,7 +27,7 @@ from .documents import (
     set_owner,
 )
 from .drafts import MessageDraft
-from .fact_rows import drop_sources, merge_claims, put_facts
+from .fact_rows import bound_facts, drop_sources, merge_claims, put_facts
 
 
 class DeliveryBatch(NamedTuple):
@@ -54,7 +54,7 @@ class RefusedDelivery(NamedTuple):
     at: int
 
 
-def store(batch: DeliveryBatch, *, limit: int) -> Operation[int | RefusedDelivery]:
+def store(batch: DeliveryBatch, *, limit: int, most_facts: int, now: str) -> Operation[int | RefusedDelivery]:
     """Write a part of a delivery, unless it is refused; return how many documents were dropped for it."""
     hashes = [mark_of(batch.user), mark_of(Address(batch.user.tenant, batch.session))]
     for one in hashes:
@@ -72,8 +72,10 @@ def store(batch: DeliveryBatch, *, limit: int) -> Operation[int | RefusedDeliver
         for (name, role), times in batch.names.items()
     ]
     yield Ask("add_author", names)
-    yield from merge_claims(owner.id, batch.session, batch.claims)
+    yield from merge_claims(batch.user, owner.id, batch.session, batch.claims)
     yield from put_facts(owner.id, batch.facts)
+    if batch.claims or batch.facts:
+        yield from bound_facts(owner.id, most_facts, now)
     if batch.key:
         yield from asked("add_delivery", owner=owner.id, key=batch.key, session=session)
     dropped = 0

@@ -12,29 +12,35 @@ import logging
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from ... import ids
-from ...errors import InputError
+from ...errors import InputError, NotFound
 from ...ids import Clock, wall_clock
 from ...message import Message
 from ...stores.values import Address
 from ..embedder import Embedder
-from ..facts import Claim, Extractor, Fact, Said
+from ..facts import MAX_TEXT, MAX_VALUE, Claim, Decides, Extractor, Fact, Said, history
 from ..port import Evicted, Recollection, SessionRecord, User
-from ..profile import profile
+from ..profile import MOST_OF_A_KIND, profile
 from ..rules import RuleExtractor
+from ..rules.orders import is_order
 from ..rules.secrets import is_secret
 from . import deliveries, search, transfer
 from .database import Database, Operation
 from .deliveries import DeliveryBatch, RefusedDelivery
 from .documents import Owner
 from .drafts import MessageDraft, addressed, drafts, redrafted
-from .fact_rows import drop_fact, facts_of
+from .fact_rows import change_fact, drop_facts, facts_about, facts_of, newest_facts, timestamp
 from .meaning import Meaning
 
 _log = logging.getLogger(__name__)
 
 MAX_DOCUMENTS = 50_000
 """The most documents of a user; beyond that, the oldest without facts are dropped."""
+
+MAX_FACTS = 20_000
+"""The most facts of a user; beyond that, ended ones are dropped, then old ones that matter little."""
 
 BATCH, BATCH_CHARACTERS = 250, 500_000
 """The messages or characters after which a part of a delivery is written."""
@@ -54,11 +60,14 @@ class BuiltinEngine:
         *,
         extractor: Extractor | None = None,
         embedder: Embedder | None = None,
+        rules: bool = True,
         max_documents: int = MAX_DOCUMENTS,
+        max_facts: int = MAX_FACTS,
         clock: Clock = wall_clock,
     ) -> None:
         self._database, self._clock, self._limit = database, clock, max_documents
-        self._rules, self._extractor = RuleExtractor(), extractor
+        self._rules, self._extractor = RuleExtractor() if rules else None, extractor
+        self._most_facts = max_facts
         self._meaning = Meaning(database, embedder) if embedder is not None else None
 
     @property
@@ -81,37 +90,69 @@ class BuiltinEngine:
             return []
         return await search.found(self._database, owner, query, k, self._meaning)
 
-    async def profile(self, user: User) -> str:
-        """Return what is known about a user, the most useful first."""
-        return profile(await self.facts(user))
-
-    async def facts(self, user: User) -> list[Fact]:
-        """Return all facts of a user, ended ones included."""
+    async def profile(self, user: User, *, as_of: str | None = None) -> str:
+        """Return what is known about a user, or was at a time, the most important first."""
+        if as_of is not None:
+            held = await self.facts(user, as_of=as_of)
+            return profile(structs.replace(fact, ended=None) for fact in held)
         owner = await self._owner(user)
-        return await self._database.read(lambda: facts_of(owner.id)) if owner is not None else []
+        if owner is None:
+            return ""
+        now = self._now()
+        return profile(await self._database.read(lambda: newest_facts(owner.id, now, MOST_OF_A_KIND)))
+
+    async def facts(self, user: User, *, as_of: str | None = None) -> list[Fact]:
+        """Return all facts of a user, ended ones included, or those that held at a time."""
+        owner = await self._owner(user)
+        if owner is None:
+            return []
+        found = await self._database.read(lambda: facts_of(owner.id))
+        return found if as_of is None else [fact for fact in found if fact.holds(as_of)]
+
+    async def history(self, user: User, fact: str) -> list[Fact]:
+        """Return what a fact took the place of, the fact, and what took its place, in order."""
+        return history(await self.facts(user), fact)
+
+    async def update(
+        self, user: User, fact: str, *, value: str, text: str = "", until: str | None = None
+    ) -> Fact:
+        """Give a fact another value, and return it; the old value is kept with the time of its end.
+
+        ``text`` is the sentence that states it, by default the value, and ``until`` a time limit.
+        """
+        value, text = " ".join(value.split()), " ".join((text or value).split())[:MAX_TEXT]
+        if not value or len(value) > MAX_VALUE:
+            raise InputError(f"the value of a fact has 1 to {MAX_VALUE} characters, not {len(value):,}")
+        _check_content(text, value)
+        old = next((one for one in await self.facts(user) if one.id == fact), None)
+        now = self._now()
+        changed = old and structs.replace(old, value=value, text=text, until=until)
+        new = changed and await self._database.write(lambda: change_fact(user, changed, now))
+        if new is None:
+            raise NotFound(f"there is no fact {fact!r:.40} about this user; list the facts for their ids")
+        return new
 
     async def remember(self, user: User, text: str, *, session: str = NOTES) -> Fact:
         """Store a note about a user and return its fact; the source is a new message in the session."""
         text = " ".join(text.split())
         if not text or len(text) > MAX_NOTE:
             raise InputError(f"a note has 1 to {MAX_NOTE:,} characters, not {len(text):,}")
-        if is_secret(text):
-            raise InputError(
-                "this note looks like a password, key, token or card number, which memory does not keep; "
-                "store it where secrets belong"
-            )
+        _check_content(text)
         note = redrafted(str(ids.message_id()), "note", "user", ids.now(), text)
         claim = Claim(kind="note", value=text[:200], text=text, message=note.message, said=note.said)
-        claims = await self._rules.claims([_said(note)._replace(role="user")])
+        claims = await self._rules.claims([_said(note)._replace(role="user")]) if self._rules else []
         await self._store(user, session, self._clock() + 1, [note], [claim, *claims])
         return next(fact for fact in await self.facts(user) if (session, note.message) in fact.sources)
 
-    async def drop(self, user: User, fact: str) -> bool:
+    async def drop(self, user: User, fact: str, *, history: bool = False) -> bool:
         """Remove one fact, and the note that it comes from; return False if there is no such fact.
 
-        Facts that it had ended hold again.
+        Facts that it had ended hold again; with ``history``, they are removed, too. What was said of it
+        before is not learned again.
         """
-        removed = await self._database.write(lambda: drop_fact(user, fact))
+        ids = [one.id for one in await self.history(user, fact)] if history else [fact]
+        now = self._clock()
+        removed = await self._database.write(lambda: drop_facts(user, ids, now))
         await self.scrub()
         return removed
 
@@ -184,21 +225,47 @@ class BuiltinEngine:
         user, session, since = handed.owner, handed.session, handed.since
         if user is None or await self._knows(user, handed.key):
             return
-        said = list[Said]()
+        said, proposed = list[Said](), list[Claim]()
         last: MessageDraft | None = None
         async for messages in _batches(handed.messages):
             found = await asyncio.to_thread(drafts, messages)
-            claims = await self._rules.claims([_said(draft) for draft in found])
-            if not await self._store(user, session, since, found, claims):
+            turns = [_said(draft) for draft in found]
+            claims = await self._rules.claims(turns) if self._rules else []
+            if not await self._store(user, session, since, found, () if self._extractor else claims):
                 return
-            said += [_said(draft) for draft in found if draft.role in ("user", "assistant")]
+            said += [turn for turn in turns if turn.role in ("user", "assistant")]
+            proposed += claims
             last = found[-1] if found else last
         if self._extractor is not None and said:
-            await self._store(user, session, since, (), await self._extractor.claims(said))
+            await self._store(
+                user, session, since, (), await self._decided(self._extractor, user, said, proposed)
+            )
         if self._meaning is not None:
             await self._meaning.fill(user)
         closing = [_summary(summary, last, handed.key)] if summary.strip() and last else []
         await self._store(user, session, since, closing, (), key=handed.key)
+
+    async def _decided(
+        self, extractor: Extractor, user: User, said: Sequence[Said], proposed: Sequence[Claim]
+    ) -> list[Claim]:
+        """Return what the extractor claims; if it can decide, it sees the proposals and what is known."""
+        if not isinstance(extractor, Decides):
+            return await extractor.claims(said)
+        owner, now = await self._owner(user), self._now()
+        if owner is None:  # the user was forgotten in the meantime
+            return []
+
+        named = [claim for claim in proposed if claim.kind]
+
+        def concerned() -> Operation[list[Fact]]:
+            about = yield from facts_about(owner.id, named)
+            return [*about, *(yield from newest_facts(owner.id, now, MOST_OF_A_KIND))]
+
+        known = {fact.id: fact for fact in await self._database.read(concerned) if fact.holds(now)}
+        return await extractor.decided(said, proposed, list(known.values()))
+
+    def _now(self) -> str:
+        return timestamp(self._clock())
 
     async def _knows(self, user: User, key: str) -> bool:
         owner = await self._owner(user)
@@ -232,13 +299,27 @@ class BuiltinEngine:
             names=names,
             key=key,
         )
-        outcome = await self._database.write(lambda: deliveries.store(batch, limit=self._limit))
+        now = self._now()
+        outcome = await self._database.write(
+            lambda: deliveries.store(batch, limit=self._limit, most_facts=self._most_facts, now=now)
+        )
         if isinstance(outcome, RefusedDelivery):
             _log.info("a delivery of session %s was refused: its user or session was forgotten", session)
             return False
         if outcome:
             _log.warning("the memory of user %s is full: its %d oldest turns were dropped", user.id, outcome)
         return True
+
+
+def _check_content(*texts: str) -> None:
+    """Raise `InputError` for what memory does not keep."""
+    if any(map(is_secret, texts)):
+        raise InputError(
+            "this looks like a password, key, token or card number, which memory does not keep; "
+            "store it where secrets belong"
+        )
+    if any(map(is_order, texts)):
+        raise InputError("this reads like an order to the assistant; memory keeps what is known of a user")
 
 
 def _dropping(user: User, session: str) -> Callable[[], Operation[int]]:

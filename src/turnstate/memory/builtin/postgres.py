@@ -20,9 +20,9 @@ from ...process import Owner
 from ...stores.postgres.faults import FAULTS, ROLLED_BACK, fault, unreachable
 from ...stores.postgres.pooler import STATEMENTS, configured_commit, is_pooled, pinned
 from ...stores.postgres.server import PostgresTarget, target
-from .database import Ask, Operation, schema_steps, statements
+from .database import SCHEMA_VERSION, Ask, Operation, schema_steps, statements
 
-VERSION = 1
+VERSION = SCHEMA_VERSION
 SUFFIX = "_memory"
 """The suffix of the schema: the memory of a store in the schema ``turnstate`` is in ``turnstate_memory``."""
 
@@ -183,16 +183,18 @@ class PostgresDatabase:
             there = await connection.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema)
             if not there:
                 await connection.execute(f'CREATE SCHEMA "{schema}"')
+                await connection.execute(f'CREATE TABLE "{schema}".version (number BIGINT NOT NULL)')
+            version = await connection.fetchval(f'SELECT max(number) FROM "{schema}".version') or 0  # noqa: S608
+            if version < VERSION:
                 steps = schema_steps(
                     f'"{schema}".',
+                    after=version,
                     key="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
                     integer="BIGINT",
                     blob="BYTEA",
                 )
                 await connection.execute(steps)
-                await connection.execute(f'CREATE TABLE "{schema}".version (number BIGINT NOT NULL)')
                 await connection.execute(f'INSERT INTO "{schema}".version VALUES ($1)', VERSION)  # noqa: S608
-            version = await connection.fetchval(f'SELECT max(number) FROM "{schema}".version')  # noqa: S608
         if version > VERSION:
             raise NewerFormat(
                 f"the memory in {self._target.shown} has schema {version}; update Turnstate to open it"

@@ -35,14 +35,13 @@ from ...stores.sqlite.connection import (
 )
 from ...stores.sqlite.faults import FilesReplaced, translated
 from ...stores.sqlite.wal import settle_log
-from .database import Operation, schema_steps, statements
+from .database import SCHEMA_VERSION, Operation, schema_steps, statements
 
-VERSION = 1
+VERSION = SCHEMA_VERSION
 
 _log = logging.getLogger(__name__)
 
 _SQL = statements("sqlite", "")
-_SCHEMA = schema_steps("", key="INTEGER PRIMARY KEY AUTOINCREMENT", integer="INTEGER", blob="BLOB")
 
 T = TypeVar("T")
 
@@ -273,8 +272,11 @@ def _version(path: str) -> int:
 
 
 def _create(db: Connection) -> None:
-    if not db.pragma("user_version"):
-        db.execute(_SCHEMA)
+    """Create the tables, or bring those of an older version up to date."""
+    version = int(db.pragma("user_version"))
+    if version < VERSION:
+        key = "INTEGER PRIMARY KEY AUTOINCREMENT"
+        db.execute(schema_steps("", after=version, key=key, integer="INTEGER", blob="BLOB"))
         db.pragma("user_version", VERSION)
         db.pragma("application_id", MEMORY_APPLICATION)
 

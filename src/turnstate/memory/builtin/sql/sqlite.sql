@@ -33,3 +33,31 @@ DELETE FROM vector WHERE owner = :owner AND number IN (SELECT value FROM json_ea
 -- name: known_messages
 SELECT message FROM document
 WHERE owner = :owner AND session = :session AND message IN (SELECT value FROM json_each(:messages));
+
+-- name: facts_about
+SELECT id, kind, slot, value, text, said, ended, since, until, successor FROM fact WHERE owner = :owner AND id IN (SELECT value FROM json_each(:ids))
+UNION SELECT id, kind, slot, value, text, said, ended, since, until, successor FROM fact WHERE owner = :owner AND slot IN (SELECT value FROM json_each(:slots))
+UNION SELECT id, kind, slot, value, text, said, ended, since, until, successor FROM fact WHERE owner = :owner AND ended IS NULL AND kind IN (SELECT value FROM json_each(:kinds));
+
+-- name: sources_of_facts
+SELECT f.fact, s.name, f.message FROM source f JOIN session s ON s.id = f.session
+WHERE f.owner = :owner AND f.fact IN (SELECT value FROM json_each(:ids)) ORDER BY f.fact, f.message;
+
+-- name: facts_of_messages
+SELECT o.message, f.ended FROM source o JOIN fact f ON f.owner = o.owner AND f.id = o.fact
+WHERE o.owner = :owner AND o.message IN (SELECT value FROM json_each(:messages))
+AND o.session = (SELECT id FROM session WHERE owner = :owner AND name = :name);
+
+-- name: newest_facts
+WITH RECURSIVE known(kind) AS (
+    SELECT min(kind) FROM fact WHERE owner = :owner AND ended IS NULL
+    UNION ALL SELECT (
+        SELECT min(kind) FROM fact WHERE owner = :owner AND ended IS NULL AND kind > known.kind
+    ) FROM known WHERE known.kind IS NOT NULL
+)
+SELECT f.id, f.kind, f.slot, f.value, f.text, f.said, f.ended, f.since, f.until, f.successor
+FROM known JOIN fact f ON f.rowid IN (
+    SELECT rowid FROM fact
+    WHERE owner = :owner AND kind = known.kind AND ended IS NULL AND (until IS NULL OR until > :now)
+    ORDER BY said DESC, id DESC LIMIT :limit
+);

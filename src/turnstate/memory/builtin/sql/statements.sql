@@ -94,18 +94,30 @@ ORDER BY d.number LIMIT :limit;
 SELECT number FROM turnstate.document WHERE owner = :owner ORDER BY number LIMIT :limit;
 
 -- name: facts
-SELECT id, kind, slot, value, text, said, ended FROM turnstate.fact WHERE owner = :owner ORDER BY said, id;
+SELECT id, kind, slot, value, text, said, ended, since, until, successor FROM turnstate.fact WHERE owner = :owner ORDER BY said, id;
+
+-- name: fact
+SELECT id, kind, slot, value, text, said, ended, since, until, successor FROM turnstate.fact WHERE owner = :owner AND id = :id;
 
 -- name: sources
 SELECT f.fact, s.name, f.message FROM turnstate.source f JOIN turnstate.session s ON s.id = f.session
 WHERE f.owner = :owner ORDER BY f.fact, f.message;
 
 -- name: put_fact
-INSERT INTO turnstate.fact (owner, id, kind, slot, value, text, said, ended)
-VALUES (:owner, :id, :kind, :slot, :value, :text, :said, :ended)
+INSERT INTO turnstate.fact (owner, id, kind, slot, value, text, said, ended, since, until, successor)
+VALUES (:owner, :id, :kind, :slot, :value, :text, :said, :ended, :since, :until, :successor)
 ON CONFLICT (owner, id) DO UPDATE SET
     kind = excluded.kind, slot = excluded.slot, value = excluded.value, text = excluded.text,
-    said = excluded.said, ended = excluded.ended;
+    said = excluded.said, ended = excluded.ended, since = excluded.since, until = excluded.until,
+    successor = excluded.successor;
+
+-- name: count_facts
+SELECT count(*) FROM turnstate.fact WHERE owner = :owner;
+
+-- name: least_facts
+SELECT id FROM turnstate.fact WHERE owner = :owner
+ORDER BY CASE WHEN ended IS NOT NULL OR until < :now THEN 0 WHEN kind IN ('health', 'name', 'wish', 'note') THEN 2
+    ELSE 1 END, said, id LIMIT :limit;
 
 -- name: add_source
 INSERT INTO turnstate.source (owner, fact, session, message)
