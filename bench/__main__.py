@@ -21,6 +21,7 @@ BENCHES = (
     "counters",
     "startup",
     "windows",
+    "digest",
     "sessions",
     "servers",
     "search",

@@ -25,13 +25,13 @@ from pictures import Canvas
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES, PAGE, PICTURES = ROOT / "docs/benchmarks.json", ROOT / "docs/benchmarks.md", ROOT / "docs/img"
-BENCHES = ("windows", "sessions", "servers", "search")
+BENCHES = ("windows", "digest", "sessions", "servers", "search")
 PEERS = ("openai-agents", "LangGraph")
 OURS = "Turnstate"
 
 _TITLE = re.compile(
-    r"(?:Append|Catching|Cold|Counts|Disk|First page|\d+ clients|One |Open|Read"
-    r"|The s|Throughput|Windows|Without )"
+    r"(?:Append|Catching|Cold|Counts|Disk|Facts|First page|\d+ clients|One |Open|Read"
+    r"|Survivors|The s|Throughput|Windows|Without )"
 )
 """How the line above a table begins; other lines there belong to the table before it, or explain."""
 
@@ -223,6 +223,8 @@ def plots(found: Found) -> dict[str, Canvas]:
     drawn = dict[str, Canvas]()
     if table := table_of("windows", found, "One message added"):
         drawn["bench-windows"] = growth(found, table)
+    if shown := surviving(found):
+        drawn["bench-digest"] = bars("Windows of 4,000 tokens: facts that survive, %", shown)
     if table := table_of("sessions", found, "One client"):
         shown = {name: one for name, one in table.row("all").items() if "/" not in name and ":" not in name}
         shown.pop("raw", None)
@@ -242,6 +244,20 @@ def plots(found: Found) -> dict[str, Canvas]:
             "Search: first page, ms, logarithmic (less is better)", table.column("median"), log=True
         )
     return drawn
+
+
+def surviving(found: Found) -> dict[str, float]:
+    """Return the share of facts that survive in windows of 4,000 tokens, by contestant and conversations."""
+    shown = dict[str, float]()
+    for section in dict.fromkeys(table.section for table in tables("digest", found)):
+        if (table := table_of("digest", found, "Facts", section)) and (
+            most := re.search("of ([0-9.]+)", table.title)
+        ):
+            kept = table.column("4,000")
+            shown |= {
+                f"{way}, {section}": 100 * value / float(most[1].rstrip(".")) for way, value in kept.items()
+            }
+    return shown
 
 
 def bars(label: str, shown: dict[str, float], *, log: bool = False) -> Canvas:

@@ -99,6 +99,9 @@ LABELS = _tests(f"{UNIT}/checkpoints/test_labels.py")
 CLEARING = _tests(f"{UNIT}/conversation/test_*clear*.py")
 TANGENTS = _tests(f"{UNIT}/conversation/test_tangents.py")
 MACHINE = _tests("tests/properties/test_machine.py", k="all_readers")
+UNDO_RULE = _tests(f"{UNIT}/log/test_undo.py")
+UNDO_RESTORE = _tests(f"{UNIT}/log")
+VIEWS = _tests(f"{UNIT}/session/test_conversation.py", f"{UNIT}/conversation/test_views.py")
 # What a random run meets once in a hundred times is caught by tests that are not random.
 WRITTEN_STATES = _tests(f"{UNIT}/session/test_breaks.py")
 REOPENED = _tests(f"{UNIT}/session/test_tangents.py")
@@ -596,8 +599,8 @@ MUTANTS = (
     Mutant(
         "models-stale-handle",
         "a handle that missed a change of model counts in the former counter",
-        "expected_head=after,",
-        "expected_head=None,",
+        "expected_version=expected_version, expected_head=after\n",
+        "expected_version=expected_version\n",
         SESSION_MODELS,
     ),
     Mutant(
@@ -644,61 +647,166 @@ MUTANTS = (
         UNDO,
     ),
     Mutant(
-        "undo-inside-group",
+        "operations-inside-round",
         "a path may end between calls and their answers",
-        "return group.open_from or place",
-        "return place",
+        "return None if self._calls <= self._answered else self._first",
+        "return None",
         GROUPS,
+    ),
+    Mutant(
+        "operations-open-calls",
+        "a clearing leaves calls open",
+        "given = [Answer.give(call.id, CANCELLED) for call in open_calls(newest_round)]",
+        "given = list[Answer]()",
+        MACHINE,
+    ),
+    Mutant(
+        "operations-former-cut",
+        "after an undone compaction, no cut is in force",
+        "return (yield from at(path, mark.entry.former)) if mark.entry.former else None",
+        "return None",
+        MACHINE,
+    ),
+    Mutant(
+        "tangents-question",
+        "the tail of a tangent has an answer without its question",
+        "found = [*_beyond(question, there), exchange.calls, *answers, last]",
+        "found = [exchange.calls, *answers, last]",
+        MACHINE,
+    ),
+    Mutant(
+        "tangents-exit",
+        "that a tangent was left is not written",
+        "entries=(exit, *brought), select=former.id",
+        "entries=tuple(brought), select=former.id",
+        MACHINE,
+    ),
+    Mutant(
+        "tangents-pending",
+        "what waits in the main conversation is brought again",
+        "return [message for message in messages if message.id not in there]",
+        "return list(messages)",
+        MACHINE,
+    ),
+    Mutant(
+        "undo-mark",
+        "that an exit was undone is not written",
+        "entries=(Tangent(name=found.name, undone=found.number),),",
+        "entries=(),",
+        MACHINE,
+    ),
+    Mutant(
+        "undo-order-of-marks",
+        "an exit that was undone after a later one is undone again",
+        "if undone == number:\n                    return True",
+        "if 0 < undone <= number:\n                    return undone == number",
+        UNDO_RULE,
+    ),
+    Mutant(
+        "undo-former",
+        "a revert does not name the cut that holds again",
+        "former=former.seq if former else 0",
+        "former=0",
+        MACHINE,
+    ),
+    Mutant(
+        "operate-stale",
+        "an operation writes what it made of a version that others have changed",
+        "select=effect.select, expected_head=row.head",
+        "select=effect.select, expected_head=None",
+        MACHINE,
+    ),
+    Mutant(
+        "operate-elsewhere",
+        "an operation is done on a branch that it was not meant for",
+        "if conflict.head[0] != row.branch and not anywhere:",
+        "if False:",
+        MACHINE,
+    ),
+    Mutant(
+        "operate-counter",
+        "what a tangent brings back is counted under the model of the tangent",
+        "effect.after or row.head",
+        "row.head",
+        MACHINE,
+    ),
+    Mutant(
+        "view-in-force",
+        "a view forgets what is in force from before it",
+        "(one := marks.get(kind)) is not None and one.seq < first and",
+        "(one := marks.get(kind)) is not None and one.seq > first and",
+        MACHINE,
+    ),
+    Mutant(
+        "view-half-exchange",
+        "a view begins with an answer without its question",
+        "_newest_part(path, start, most)",
+        "_newest_part(between(path, start, END), start, most)",
+        VIEWS,
+    ),
+    Mutant(
+        "view-other-summary",
+        "a view shows the summary of another cut",
+        "isinstance(one.entry, Summary) and one.entry.cut == cut.id:",
+        "isinstance(one.entry, Summary):",
+        VIEWS,
+    ),
+    Mutant(
+        "documents-past-tangent",
+        "a document of nested tangents loses the main conversation",
+        "ends = [*accumulate([tangent.fork_seq for tangent in view.open], min)][::-1]",
+        "ends = [tangent.fork_seq for tangent in view.open][::-1]",
+        VIEWS,
+    ),
+    Mutant(
+        "compaction-unknown-end",
+        "a compaction is refused if only windows have the answer that it ends with",
+        "ids = [cut.kept_from or cut.covers[1], *cut.pinned]",
+        "ids = [cut.kept_from or cut.covers[1], *cut.pinned, cut.covers[1]]",
+        COMPACTION,
     ),
     Mutant(
         "undo-not-a-restore",
         "any branch can be undone as a restore",
-        'if branch.operation != "restore" or branch.former is None:',
-        "if branch.former is None:",
-        UNDO,
+        'if branch.operation == "restore" and branch.former is not None:',
+        "if branch.former is not None:",
+        UNDO_RESTORE,
     ),
     # The random machine, for sessions and states.
     Mutant(
         "machine-undone-twice",
         "what was undone is undone again",
-        "            case Revert(at=at):\n                self.last = at - 1",
-        "            case Revert(at=at):\n                self.last = number - 1",
+        "            case Revert(at=at):\n                last = at - 1",
+        "            case Revert():\n                pass",
         MACHINE,
     ),
     Mutant(
         "machine-exit-twice",
         "a tangent that was left and entered again is entered once more",
-        "            case Tangent(undone=at) if at:\n                self.last = at - 1",
-        "            case Tangent(undone=at) if at:\n                self.last = number - 1",
-        WRITTEN_STATES,
-    ),
-    Mutant(
-        "machine-undo-too-far",
-        "undo in a restored conversation takes back what was done before the restore",
-        "back.created = back.shared = at",
-        "back.created, back.shared = 0, at",
-        REOPENED,
+        "case Tangent(name=exit.name, undone=undone) if undone == number:",
+        "case Tangent(name=exit.name, undone=undone) if undone < 0:",
+        MACHINE,
     ),
     Mutant(
         "machine-reopened",
         "a tangent that is left by reopening another is not recorded as left",
-        "            self._leave(self.head.parent)\n        self._go_to(found)",
-        "            self._go_to(self.head.parent)\n        self._go_to(found)",
+        "if not opened or here.head.branch in {one.former for one in around(known, target)}:",
+        "if True:",
         REOPENED,
     ),
     Mutant(
         "machine-left-branch",
-        "a tangent is loaded as it began, and not as it was left",
-        "return await self._load_tip(exit.branch) if exit.branch in self._branches else None",
-        "pass",
-        WRITTEN_STATES,
+        "a tangent is reopened as it began, and not as it was left",
+        "Tangent(name=tangent.name, branch=here.head.branch,",
+        "Tangent(name=tangent.name, branch=tangent.id,",
+        MACHINE,
     ),
     Mutant(
-        "machine-fork-settings",
-        "a tangent from an earlier message has the settings of now",
-        "base.settings, base.trackers = moment.settings, moment.trackers",
-        "base.trackers = moment.trackers",
-        _tests(f"{UNIT}/conversation/test_tangent_returns.py"),
+        "machine-branch-settings",
+        "a conversation keeps the settings of the branch that it left",
+        "            self._folded = None\n            self._apply_settings()",
+        "            self._folded = None",
+        MACHINE,
     ),
     Mutant(
         "machine-reverted",
@@ -774,13 +882,6 @@ MUTANTS = (
     ),
     # Conversation.
     Mutant(
-        "conversation-fork-sees",
-        "replacing the last item of a fork adds one",
-        "            self._base -= 1\n",
-        "",
-        TANGENTS,
-    ),
-    Mutant(
         "conversation-uncovered",
         "words that waited before a clearing are lost when it is undone",
         "self.pending = hidden.pending + self.pending",
@@ -790,9 +891,9 @@ MUTANTS = (
     Mutant(
         "states-cap",
         "a conversation over the cap goes on without a cut",
-        "while self.head.is_over_cap and not self.head.lacks_a_start:",
+        "while self._is_over_cap():",
         "while False:",
-        LONG_STATES,
+        _tests(f"{UNIT}/conversation/test_history.py"),
     ),
     Mutant(
         "session-cap",
@@ -821,13 +922,6 @@ MUTANTS = (
         "return Numbers(turn + 1, 0) if interrupted and tools else Numbers(turn, tools)",
         "return Numbers(turn, tools)",
         LABELS,
-    ),
-    Mutant(
-        "conversation-tangent-place",
-        "a tangent begins between calls and their answers",
-        "return end if group.open_from is None else group.open_from",
-        "return end",
-        TANGENTS,
     ),
     # Conversation: documents of Amazon Q.
     Mutant(
@@ -913,15 +1007,15 @@ MUTANTS = (
     Mutant(
         "transaction-not-placed",
         "a restore that was cut off before its files were placed is called finished",
-        "if done and (intent.placed or not intent.files):",
-        "if done:",
+        "if await self._is_done(intent) and (intent.placed or not intent.files):",
+        "if await self._is_done(intent):",
         TRANSACTION,
     ),
     Mutant(
         "transaction-went-on",
         "a restore that was cut off is finished although others went on",
-        "return intent.head == self._log_head() and operation.is_possible(self._state)",
-        "return intent.operation.is_possible(self._state)",
+        "is_unchanged = intent.head == head and is_possible",
+        "is_unchanged = is_possible",
         TRANSACTION,
     ),
     Mutant(
@@ -1142,16 +1236,16 @@ MUTANTS = (
     Mutant(
         "agent-lines",
         "what the line tracker learned is forgotten with the process",
-        "self._state.file_line_tracker != self._state.head.trackers:",
-        "self._state.file_line_tracker is None:",
-        AGENT,
+        "if new := self.tracking.unrecorded:",
+        "if not (new := self.tracking.unrecorded):",
+        _tests("tests/integration/test_checkpoint_lines.py", f"{UNIT}/agent/test_files.py"),
     ),
     Mutant(
         "agent-missed-checkpoint",
         "a checkpoint that a run was interrupted before is never taken",
-        "return await self._take(last) if last else None",
-        "return await self._take(last) if last is None else None",
-        AGENT,
+        "if pending is None or not pending.answered:",
+        "if pending is None or pending.answered:",
+        _tests(f"{UNIT}/agent", "tests/integration/test_agent_files.py"),
     ),
     Mutant(
         "agent-cost",
@@ -1175,13 +1269,6 @@ MUTANTS = (
         _tests(f"{UNIT}/session/test_turn.py"),
     ),
     Mutant(
-        "catch-up-unwritten",
-        "what a state has not written is lost when it catches up",
-        "            if entry not in new:  #",
-        "            if entry in new:  #",
-        _tests(f"{UNIT}/session/test_catching_up.py"),
-    ),
-    Mutant(
         "mcp-children",
         "processes that a server started stay",
         "os.killpg(group, how)",
@@ -1194,13 +1281,6 @@ MUTANTS = (
         'if "deny" in settings | answers:',
         'if "deny" in settings & answers:',
         TOOLS,
-    ),
-    Mutant(
-        "states-gap",
-        "a step of a state leads to what is not loaded, and shows a gap",
-        "return self.head.lacks_a_start or not timeline.lacks_a_start",
-        "return True",
-        _tests(f"{UNIT}/session/test_long_states.py"),
     ),
     Mutant(
         "summary-usage",

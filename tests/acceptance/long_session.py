@@ -32,12 +32,10 @@ async def make_long(url: str, folder: Path, turns: int = 2_500) -> None:
         await _append(session, 0, part)
         await session.window(Budget(LIMIT))
         await _tangent(session, "What is a module, by the way?")
-        state = await session.conversation()
-        checkpoints = await CheckpointManager.open(state, folder, session=session)
+        checkpoints = await CheckpointManager.open(session, folder)
         kept = await checkpoints.keep("before the rewrite")
         await _append(session, 90_000, 90_003)
-        state = await session.conversation()
-        checkpoints = await CheckpointManager.reopen(state, folder, session=session)
+        checkpoints = await CheckpointManager.reopen(session, folder)
         await checkpoints.restore(kept.label)
         await _append(session, part, 2 * part)
         await session.window(Budget(LIMIT))
@@ -59,10 +57,6 @@ async def _append(session: Session, first: int, end: int) -> None:
 
 
 async def _tangent(session: Session, question: str) -> None:
-    state = await session.conversation()
-    state.enter_tangent_mode()
-    state.set_next_user_message(question)
-    state.push_assistant_message(Message.assistant("That is beside the point."))
-    await session.commit(state)
-    state.exit_tangent_mode()
-    await session.commit(state)
+    await session.begin_tangent()
+    await session.append(Message.user(question), Message.assistant("That is beside the point."))
+    await session.leave_tangent()

@@ -52,7 +52,7 @@ STEPS = [
     ("/tangent", "in a tangent"),
     ("an aside", ""),
     ("/tangent tail", "the last exchange came along"),
-    ("/tangent list", "1 exchange"),
+    ("/tangent list", "just now"),
     ("/tangent reopen 1", "back in the tangent"),
     ("/tangent summary", "a summary of it came along"),
     ("/checkpoint save before", "saved"),

@@ -211,7 +211,7 @@ def test_every_command_answers(chat: Start, folder: Path) -> None:
         ("/tangent", "in a tangent"),
         ("aside", "You said: aside"),
         ("/tangent tail", "the last exchange came along"),
-        ("/tangent list", "1 exchange"),
+        ("/tangent list", "just now"),
         ("/tangent reopen 1", "back in the tangent"),
         ("/tangent summary", "a summary of it came along"),
         ("/tangent reopen 9", "usage: /tangent"),

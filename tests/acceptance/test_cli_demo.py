@@ -20,7 +20,6 @@ import turnstate as package
 from tests.acceptance.cli_program import Outcome, command_line, environment, turnstate
 from turnstate import SessionManager, formats
 from turnstate.checkpoints import CheckpointManager
-from turnstate.conversation import ConversationState
 from turnstate.demo import agent, process, story
 from turnstate.demo.screen import Claims
 from turnstate.session import Session
@@ -195,7 +194,12 @@ def test_with_json_the_claims_are_one_object(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def tangent_with_tail(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ConversationState, "exit_tangent_mode", ConversationState.exit_tangent_mode_with_tail)
+    leave = Session.leave_tangent
+
+    async def with_tail(session: Session) -> str | None:
+        return await leave(session, "tail")
+
+    patch.setattr(Session, "leave_tangent", with_tail)
 
 
 def undo_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,10 @@ from tests.acceptance.kept_sessions import answering, make, opened
 from tests.acceptance.long_session import ID, LIMIT, make_long
 from turnstate import Budget, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from turnstate.context.cut import Strategy
+from turnstate.conversation import ToolOrigin
 from turnstate.entry import Usage
+from turnstate.log.operations import write
+from turnstate.sticky import ContextManager
 
 pytestmark = pytest.mark.req("P3")
 
@@ -166,9 +169,8 @@ def test_branches_are_made_and_undone_on_the_command_line(url: str) -> None:
 def test_what_a_provider_reported_is_marked_as_reported(url: str) -> None:
     id = small(url)
     with opened(url) as sessions:
-        state = sessions.open(id).conversation()
-        state.add(Usage(input=321, output=7, cached=300, model="gpt-4o"))
-        sessions.open(id).commit(state)
+        usage = Usage(input=321, output=7, cached=300, model="gpt-4o")
+        sessions.open(id).operate(write(usage))
     found = one("context", id)
     assert found["requests"][-1]["reported"] == {"input": 321, "output": 7, "cached": 300}
     assert (found["limit_from"], found["reuse"] > 0.5) == ("gpt-4o", True)
@@ -202,19 +204,7 @@ def test_a_terminal_gets_colors_and_a_pager_and_no_color_is_respected(url: str, 
     assert (tmp_path / "paged").read_text() == turnstate("show", id).out
 
 
-class Agents:
-    """Agents with one sticky file."""
-
-    active, prompt, context_paths = "coder", None, ("notes.md",)
-
-
-class Tools:
-    """A tool manager with one tool."""
-
-    def schemas(self) -> dict[str, list[ToolSpec]]:
-        return {
-            "native___": [ToolSpec(name="ls", description="List a folder.", input_schema={"type": "object"})]
-        }
+LS = ToolSpec(name="ls", description="List a folder.", input_schema={"type": "object"})
 
 
 def test_tools_and_sticky_files_that_the_log_knows_are_in_the_table(url: str, tmp_path: Path) -> None:
@@ -222,10 +212,12 @@ def test_tools_and_sticky_files_that_the_log_knows_are_in_the_table(url: str, tm
     (tmp_path / "notes.md").write_text("Always answer in one line.\n" * 20)
     with opened(url) as sessions:
         session = sessions.open(id)
+        files = ContextManager()
+        files.for_agent("coder", ["notes.md"])
+        session.change_settings(context_manager=files, tools={ToolOrigin("builtin"): [LS]})
         state = session.conversation()
-        state.attach(agents=Agents(), tool_manager=Tools())
-        session.commit(state)
-        usage = state.preview(Budget(8_000)).report.usage
+        budget = Budget(8_000)
+        usage = session.preview(budget, tools=state.tool_specs, context=state.sticky()).report.usage
     found = one("context", id, "--budget", 8_000)["usage"]
     assert (usage["tools"] > 20, usage["context"] > 100) == (True, True)
     assert found["tools"] == usage["tools"]

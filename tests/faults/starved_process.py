@@ -93,9 +93,9 @@ class Scene:
         self.said.append(name)
 
     async def cut(self, name: str) -> None:
-        asks, answers = Message.user(f"{name} {LONG_TEXT}"), Message.assistant(f"answer to {name}")
+        asks, answers = Message.user(f"{name} {LONG_TEXT * 20}"), Message.assistant(f"answer to {name}")
         await self.other.append(asks, answers, key=name)
-        await self.other.window(Budget(3_000, output=300))
+        await self.other.window(Budget(60_000, output=300))
 
     async def before_read(self, name: str) -> None:
         while len(self.said) < 60:

@@ -117,7 +117,7 @@ async def talk(model: ProviderModel, turns: int, *, summarized: bool) -> None:
 
 async def check_calibrated(session: Session, model: ProviderModel, sizes: list[tuple[int, int]]) -> None:
     """Assert that what the model reported is what was learned, and that budgets follow it in steps."""
-    learned = (await session._calibrations())[0][model.name]
+    learned = (await session._handle.calibrations())[0][model.name]
     entries = [one.entry for one in await session.entries(kinds=("usage",))]
     usages = [one for one in entries if isinstance(one, Usage)]
     assert [(one.counted, one.limit) for one in usages] == sizes

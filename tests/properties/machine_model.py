@@ -360,7 +360,7 @@ class Conversation:
 
     @property
     def kept(self) -> dict[str, tuple[Branch, str]]:
-        """The tangents that were left and lead back to where we are: where each was left last, its opening."""
+        """The tangents that lead back to where we are: the branch where each was left last, its opening."""
         names = {one.tangent.name for one in self.under_way if one.tangent}
         bases = [self.head, *(one.tangent.main for one in self.under_way if one.tangent)]
         found = dict[str, tuple[Branch, str]]()

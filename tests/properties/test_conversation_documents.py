@@ -36,7 +36,7 @@ def exactly(state: ConversationState) -> str:
 
 
 @given(damaged())
-@examples(300, long=4_000)
+@examples(300, long=2_000)
 def test_a_damaged_document_is_refused_or_read_and_usable(document: Any) -> None:
     try:
         state = from_json(document)

@@ -22,7 +22,8 @@ from ..tokens import Counter
 from ..tokens.cost import MESSAGE_FRAME
 from ..value import Value, check_kind, check_whole
 from .collector import Plan, Room, plan
-from .digest import Digest, carrying, digest, text
+from .digest import Digest, carrying, digest
+from .digest_text import text
 from .evidence import Evidence
 from .policy import Budget, OutputLimits, Policy, step
 from .summary_prompt import MOST_CHARS

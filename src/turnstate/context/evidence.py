@@ -1,53 +1,32 @@
-"""Evidence: what individual messages, calls and results show, extracted by rule and never guessed.
+"""Evidence: what messages, calls and results show, extracted by rule and never guessed.
 
-A topic is the beginning of a user message, in the user's words. A result is a failure if it says so: by its
-flag, by an ``error`` key in a structured result, or by the word that programs begin errors with (one
-widespread format has no flag). Paths and ids are the values of arguments with such names. Tasks are the items
-of a list with states that a call wrote, or of a list with checkboxes in a text. Decisions are lines and
-arguments that are labeled as such. Only the beginning of a text is read, so the cost does not grow with its
-length.
-"""
+A topic is the beginning of a user message, in the user's words. What calls did is read by `deeds`, and only
+for as many as a digest can hold. Tasks are the items of a list with states that a call wrote, or of a list
+with checkboxes in a text. Decisions are lines and arguments that are labeled as such. Only the beginning of
+a text is read, so the cost does not grow with its length."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..ids import CallId
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..part import TextPart
+from . import deeds, speech
+from .deeds import NAME_CHARS, Deed
+from .speech import READ_CHARS, SAID_CHARS, says_nothing
 from .summary_text import line
 
-TOPIC_CHARS = 200  # a long sentence or two; what follows is mostly details
-WHY_CHARS = 100  # the line of an error that names the cause
-PATH_CHARS = 160  # longer values under these keys are contents, not names
-ID_CHARS = 64  # as long as a digest in hex
 TASK_CHARS = 160
 MOST_TASKS = 12  # open tasks that are kept
-NAME_CHARS = 64  # the longest tool name that a provider accepts
 
 Spoken = str | Mapping[str, Any]
 """The text that a user or an assistant wrote, or the arguments of a call that succeeded."""
 
 EARLIER = ToolCallRequest(id=CallId("call_earlier"), name="an earlier call", args={})
 """Stands for a call that was cut before its result arrived."""
-
-_SHORT = 24  # characters of the longest message that only agrees or greets
-_AT_MOST = 16  # items of a list in one argument
-_DEEPEST = 4  # levels of a structured error that are searched for its message
-
-_PATH_KEYS = frozenset(
-    "path paths file files file_path file_paths filepath filename file_name filePath fileName "
-    "target target_file notebook_path old_path new_path".split()
-)
-_DOUBTFUL_KEY = "target"  # names a path only if its value looks like one
-_ID_ENDINGS = ("_id", "_ids", "Id", "Ids")
-
-_TRACEBACK = "Traceback (most recent call last)"
-_ERROR_STARTS = ("Error:", "error:", _TRACEBACK)
-_REASON_KEYS = ("message", "error", "detail", "reason", "stderr", "text")
 
 _NOTE_STARTS = ("[Tool result that no open call awaits", "[Tool error that no open call awaits")
 
@@ -61,32 +40,77 @@ _DECIDED = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _DECISION_KEYS = ("decision", "decisions")
+_MARKED_KEYS = _TASK_KEYS.union(_DECISION_KEYS)
+_AT_MOST = 16  # items of a list in one argument
 _BOXES = ("[ ]", "[x]", "[X]")
 _BATCH = 256  # texts and arguments that are searched together
 _DECISION_MARKS = ("ecision", "ecided", "ECISION", "ECIDED", "決定", "决定", "決策")
 
-_LISTS = (
-    *("said", "summaries", "succeeded", "failed", "files"),
-    *("ids", "answered_ids", "decided", "tasks"),
-)
+_LISTS = ("said", "summaries", "succeeded", "outcomes", "answers", "decided", "tasks")
 
-_NO_TOPICS = frozenset(
-    """ok|okay|yes|no|yep|nope|sure|thanks|thank you|thx|please|hi|hello|hey|go on|go ahead|continue|proceed
-    do it|next|stop|again|yes please|no thanks|great|good|perfect|done|y|n|k
-    はい|いいえ|ありがとう|ありがとうございます|続けて|お願いします|了解|好|好的|是|是的|不|谢谢|謝謝|继续|繼續|네|아니요""".replace(
-        "\n    ", "|"
-    ).split("|")
-)
-"""What users say without raising a topic."""
+
+class Outcome:
+    """A call with its result, and the number of user messages before it; it is read when needed."""
+
+    __slots__ = ("_deed", "_named", "_why", "call", "failed", "result", "said")
+
+    def __init__(self, call: ToolCallRequest, result: ToolCallResult, said: int, *, failed: bool) -> None:
+        self.call, self.result, self.said, self.failed = call, result, said, failed
+        self._deed: Deed | None = None
+        self._why: str | None = None
+        self._named: Named | None = None
+
+    def after(self, said: int) -> Outcome:
+        """Return the outcome as it is with so many more user messages before it."""
+        moved = Outcome(self.call, self.result, self.said + said, failed=self.failed)
+        moved._deed, moved._why, moved._named = self._deed, self._why, self._named
+        return moved
+
+    @property
+    def only_read(self) -> bool:
+        """True if the call changed nothing, or only wrote the list of tasks."""
+        return _listed(self.call.args) is not None or deeds.only_reads(
+            self.call.name, deeds.command_of(self.call)
+        )
+
+    @property
+    def deed(self) -> Deed:
+        """What was done to what."""
+        if self._deed is None:
+            self._deed = deeds.deed(self.call)
+        return self._deed
+
+    @property
+    def why(self) -> str:
+        """Why the call failed."""
+        if self._why is None:
+            self._why = deeds.reason(self.result)
+        return self._why
+
+    @property
+    def named(self) -> Named:
+        """The paths and ids that call and result name."""
+        if self._named is None:
+            args, result = self.call.args, self.result.result
+            self._named = Named(deeds.paths(args), deeds.ids(args), deeds.ids(result))
+        return self._named
+
+
+class Named(NamedTuple):
+    """The paths and ids in the arguments of a call, and the ids in its result."""
+
+    paths: Sequence[str]
+    given: Sequence[tuple[str, str]]
+    answered: Sequence[tuple[str, str]]
 
 
 class Evidence:
     """What messages show, read in order; later messages can be added.
 
-    ``said`` holds user messages; ``succeeded`` names of calls; ``failed`` names, files and reasons; ``ids``
-    the ids in arguments, ``answered_ids`` those in results; ``tasks`` texts and arguments that may contain a
-    task list. A result whose call is not among the messages is attributed to `EARLIER`, and a second result
-    of a call is ignored.
+    ``said`` holds user messages; ``answers`` texts of the assistant that end a turn; ``outcomes`` the calls
+    with their results, ``succeeded`` the names of those that did not fail; ``tasks`` texts and arguments that
+    may contain a task list. A result whose call is not among the messages is attributed to `EARLIER`, and a
+    second result of a call is ignored.
     """
 
     def __init__(self) -> None:
@@ -94,10 +118,8 @@ class Evidence:
         self.said = list[Message]()
         self.summaries = list[str]()
         self.succeeded = list[str]()
-        self.failed = list[tuple[str, str, str]]()
-        self.files = list[str]()
-        self.ids = list[tuple[str, str]]()
-        self.answered_ids = list[tuple[str, str]]()
+        self.outcomes = list[Outcome]()
+        self.answers = list[str]()
         self.decided = list[str]()
         self.tasks = list[Spoken]()
         self._calls = dict[CallId, ToolCallRequest]()
@@ -106,47 +128,38 @@ class Evidence:
     def read(self, messages: Sequence[Message]) -> Evidence:
         """Read the next messages; outcomes of calls are in the order of their results.
 
-        A cut may remove a hundred thousand messages, so each kind of evidence is read in one pass over all.
+        A cut may remove a hundred thousand messages, so only what every message needs is done here.
         """
         self.messages += len(messages)
-        self.said += [message for message in messages if message.role == "user" and not is_note(message)]
-        self.summaries += [message.text for message in messages if message.kind == "summary"]
-        self._calls.update([(call.id, call) for message in messages for call in message.tool_calls])
-        results = [result for message in messages for result in message.tool_results]
-        marked = self._read_outcomes(self._unread(results)) if results else {}
+        marked = dict[CallId, Mapping[str, Any]]()
+        for message in messages:
+            if message.role == "user":
+                if not is_note(message):
+                    self.said.append(message)
+            elif message.role == "system":
+                if message.kind == "summary":
+                    self.summaries.append(message.text)
+            else:
+                if message.tool_calls:
+                    self._calls.update((call.id, call) for call in message.tool_calls)
+                elif message.role == "assistant" and message.content:
+                    self.answers.append(_first_words(message)[-READ_CHARS:])
+                for result in message.tool_results:
+                    if result.tool_call_id not in self._answered:
+                        self._read_outcome(result, marked)
         self._read_marked(_spoken(messages, marked))
         return self
 
-    def _unread(self, results: list[ToolCallResult]) -> list[ToolCallResult]:
-        """Return the first result of each call."""
-        calls = {result.tool_call_id for result in results}
-        if len(calls) == len(results) and self._answered.isdisjoint(calls):  # nearly always
-            self._answered |= calls
-            return results
-        first = list[ToolCallResult]()
-        for result in results:
-            if result.tool_call_id not in self._answered:
-                self._answered.add(result.tool_call_id)
-                first.append(result)
-        return first
-
-    def _read_outcomes(self, results: list[ToolCallResult]) -> dict[CallId, Mapping[str, Any]]:
-        """Read the outcomes of calls; return the arguments that may contain tasks and decisions."""
-        calls = self._calls
-        failed = [one for one in results if one.is_error or _says_error(one.result)]
-        if failed:
-            self.failed += [_failure(calls.get(one.tool_call_id, EARLIER), one) for one in failed]
-            failures = set(map(id, failed))
-            results = [one for one in results if id(one) not in failures]
-        done = [calls.get(one.tool_call_id, EARLIER) for one in results]
-        self.succeeded += [call.name[:NAME_CHARS] for call in done]
-        args = _Objects([call.args for call in done])
-        self.files += args.paths()
-        self.ids += args.ids()
-        self.answered_ids += ids([value for one in results if type(value := one.result) is dict])
-        if not args.are_marked:
-            return {}
-        return {call.id: call.args for call in done if _fields(tuple(call.args)).is_marked}
+    def _read_outcome(self, result: ToolCallResult, marked: dict[CallId, Mapping[str, Any]]) -> None:
+        """Read the outcome of a call; keep the arguments that may contain tasks and decisions."""
+        self._answered.add(result.tool_call_id)
+        call = self._calls.get(result.tool_call_id, EARLIER)
+        failed = deeds.failed(call, result)
+        self.outcomes.append(Outcome(call, result, len(self.said), failed=failed))
+        if not failed:
+            self.succeeded.append(call.name[:NAME_CHARS])
+            if not _MARKED_KEYS.isdisjoint(call.args):
+                marked[call.id] = call.args
 
     def _read_marked(self, spoken: list[Spoken]) -> None:
         """Collect what may contain tasks and decisions; a fast substring search rules out most texts."""
@@ -166,15 +179,20 @@ class Evidence:
         for name in _LISTS:
             getattr(both, name).extend(getattr(self, name))
             getattr(both, name).extend(getattr(later, name))
+        before = len(self.said)
+        both.outcomes[len(self.outcomes) :] = [one.after(before) for one in later.outcomes]
         return both
 
 
-def topic(message: Message) -> str:
-    """Return the beginning of a user message; empty if it only agrees, greets or shows something."""
-    words = line(_first_words(message), TOPIC_CHARS)
-    if len(words) < _SHORT and words.strip(" .!?,。！？、").lower() in _NO_TOPICS:
-        return ""
-    return words
+def topics(message: Message) -> tuple[str, ...]:
+    """Return the beginning of a user message; nothing if it only agrees, greets or shows something."""
+    words = _first_words(message)
+    return () if says_nothing(words[:READ_CHARS]) else (line(words, SAID_CHARS),)
+
+
+def wishes(message: Message) -> tuple[str, ...]:
+    """Return the sentences of a user message that limit or prefer something."""
+    return speech.wishes(_first_words(message)[:READ_CHARS])
 
 
 def is_note(message: Message) -> bool:
@@ -203,103 +221,11 @@ def decisions(spoken: Iterable[Spoken]) -> Iterator[str]:
     """Yield the decisions: lines and arguments that are labeled as such."""
     for one in _marked(spoken, _DECISION_MARKS, _DECISION_KEYS):
         if isinstance(one, str):
-            yield from (line(found["what"], TOPIC_CHARS) for found in _DECIDED.finditer(one))
+            yield from (line(found["what"], SAID_CHARS) for found in _DECIDED.finditer(one))
             continue
         for key in _DECISION_KEYS:
             if key in one:
-                yield from (
-                    line(what, TOPIC_CHARS) for what in _items(one[key]) if type(what) is str and what
-                )
-
-
-def paths(arguments: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the paths that the arguments of calls name."""
-    return _Objects(arguments).paths()
-
-
-def ids(values: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return the ids that arguments and structured results name, each with its key."""
-    return _Objects(values).ids()
-
-
-class _Objects:
-    """JSON objects grouped by their keys: the tools of a conversation use only a few sets of keys."""
-
-    def __init__(self, values: Sequence[Mapping[str, Any]]) -> None:
-        self._values, self._keys = values, list(map(tuple, values))
-        self._fields = {keys: _fields(keys) for keys in set(self._keys)}
-
-    @property
-    def are_marked(self) -> bool:
-        """True if any of the objects may contain tasks or decisions."""
-        return any(fields.is_marked for fields in self._fields.values())
-
-    def paths(self) -> list[str]:
-        return [
-            one
-            for key, one in self._under({keys: fields.paths for keys, fields in self._fields.items()})
-            if type(one) is str
-            and 0 < len(one) <= PATH_CHARS
-            and (key != _DOUBTFUL_KEY or _looks_like_path(one))
-        ]
-
-    def ids(self) -> list[tuple[str, str]]:
-        return [
-            (key[:ID_CHARS], str(one))
-            for key, one in self._under({keys: fields.ids for keys, fields in self._fields.items()})
-            if type(one) is int or (type(one) is str and 0 < len(one) <= ID_CHARS)
-        ]
-
-    def _under(self, wanted: Mapping[tuple[str, ...], tuple[str, ...]]) -> list[tuple[str, Any]]:
-        """Return the values under wanted keys, each with its key; of a list, its first items."""
-        if not any(wanted.values()):
-            return []
-        found = [
-            (key, value[key])
-            for value, keys in zip(self._values, self._keys, strict=True)
-            for key in wanted[keys]
-        ]
-        if not any(type(value) is list for _, value in found):
-            return found
-        return [(key, one) for key, value in found for one in _items(value)]
-
-
-class _Fields(NamedTuple):
-    """The keys of an object that name paths and ids, and whether any key holds tasks or decisions."""
-
-    paths: tuple[str, ...]
-    ids: tuple[str, ...]
-    is_marked: bool
-
-
-@lru_cache(maxsize=256)
-def _fields(keys: tuple[str, ...]) -> _Fields:
-    return _Fields(
-        tuple(key for key in keys if key in _PATH_KEYS),
-        tuple(key for key in keys if key == "id" or key.endswith(_ID_ENDINGS)),
-        is_marked=any(key in _TASK_KEYS or key in _DECISION_KEYS for key in keys),
-    )
-
-
-def reason(result: ToolCallResult) -> str:
-    """Return why a call failed, as one line from its result, searched at most a few levels deep."""
-    value = result.result
-    for _ in range(_DEEPEST):
-        if isinstance(value, dict):
-            value = next((value[key] for key in _REASON_KEYS if value.get(key)), "")
-        elif isinstance(value, list | tuple):
-            value = next(iter(value), "")
-    if not isinstance(value, str):
-        return "" if value is None or isinstance(value, dict | list | tuple) else str(value)[:WHY_CHARS]
-    if value.startswith(_TRACEBACK):
-        return _first_line(value[-2 * WHY_CHARS :].strip().rpartition("\n")[2])
-    return _first_line(value[: 2 * WHY_CHARS])
-
-
-@lru_cache(maxsize=256)
-def _first_line(beginning: str) -> str:
-    """Return the first line; cached, since agents tend to fail the same way again and again."""
-    return line(beginning.strip().partition("\n")[0], WHY_CHARS)
+                yield from (line(what, SAID_CHARS) for what in _items(one[key]) if type(what) is str and what)
 
 
 def _first_words(message: Message) -> str:
@@ -308,17 +234,6 @@ def _first_words(message: Message) -> str:
         return content
     words = (part.text for part in content or () if isinstance(part, TextPart))
     return next((text for text in words if text and not text.isspace()), "")
-
-
-def _says_error(value: Any) -> bool:
-    if type(value) is str:
-        return value.startswith(_ERROR_STARTS)
-    return type(value) is dict and bool(value.get("error"))
-
-
-def _failure(call: ToolCallRequest, result: ToolCallResult) -> tuple[str, str, str]:
-    on = paths([call.args])
-    return call.name[:NAME_CHARS], on[0] if on else "", reason(result)
 
 
 def _spoken(messages: Sequence[Message], marked: Mapping[CallId, Mapping[str, Any]]) -> list[Spoken]:
@@ -373,7 +288,3 @@ def _is_done(item: Mapping[str, Any]) -> bool | None:
 
 def _items(value: Any) -> Sequence[Any]:
     return value[:_AT_MOST] if type(value) is list else (value,)
-
-
-def _looks_like_path(text: str) -> bool:
-    return "://" not in text and any(mark in text for mark in "/\\.")

@@ -25,7 +25,8 @@ from ..ids import MessageId
 from ..tokens import Counter
 from ..tokens.cost import MESSAGE_FRAME
 from ..value import Value
-from .digest import Digest, facts
+from .digest import Digest
+from .digest_text import facts
 from .policy import Policy
 from .summary_prompt import SummaryRequest
 from .summary_text import bare, filled, visible
@@ -183,7 +184,7 @@ def facts_of(cut: Cut, counter: Counter, policy: Policy, *, words: str = "") -> 
     room = cap // 2
     if words:
         room = min(room, cap - counter.count(filled(template, words + "\n")).tokens)
-    return facts(known, room, counter, template, language=policy.language)
+    return facts(known, room, counter, template, language=policy.language, words=words)
 
 
 def with_facts(summary: Summary, cut: Cut, counter: Counter, policy: Policy) -> Summary:

@@ -44,16 +44,9 @@ class Wording(Struct, frozen=True, kw_only=True):
     message: tuple[str, str]  # singular and plural
     turn: tuple[str, str]
     least: tuple[str, str]
-    said: str
-    more: str
-    failed: str
+    titles: dict[str, str]  # of the sections of a digest
+    made: str
     on: str
-    tasks: str
-    decided: str
-    files: str
-    ids: str
-    succeeded: str
-    others: str
     known: str  # before the facts beside a model's words
     sentence: str
     item: str  # between the items of a list
@@ -70,16 +63,22 @@ WORDINGS: dict[Language, Wording] = {
         message=("{} earlier message", "{} earlier messages"),
         turn=("{} turn", "{} turns"),
         least=("{} message.", "{} messages."),
-        said="The user said",
-        more="and {} more",
-        failed="Failed",
+        titles={
+            "goal": "Goal",
+            "wishes": "The user wants",
+            "done": "Done, newest first",
+            "failed": "Failed",
+            "asked": "Asked since then",
+            "tasks": "Open tasks",
+            "decided": "Decided",
+            "ids": "Ids",
+            "told": "The user was told",
+            "files": "Files",
+            "said": "The user said",
+            "tools": "Succeeded",
+        },
+        made=" → {}",
         on=" on {}",
-        tasks="Open tasks",
-        decided="Decided",
-        files="Files",
-        ids="Ids",
-        succeeded="Succeeded",
-        others="others",
         known="Computed from the log: ",
         sentence="{}: {}.",
         item="; ",
@@ -94,16 +93,22 @@ WORDINGS: dict[Language, Wording] = {
         message=("以前のメッセージ{}件", "以前のメッセージ{}件"),
         turn=("{}ターン", "{}ターン"),
         least=("メッセージ{}件。", "メッセージ{}件。"),
-        said="ユーザーの発言",
-        more="ほか{}件",
-        failed="失敗",
+        titles={
+            "goal": "目的",
+            "wishes": "ユーザーの条件",
+            "done": "実行済み（新しい順）",
+            "failed": "失敗",
+            "asked": "その後の依頼",
+            "tasks": "未完了のタスク",
+            "decided": "決定事項",
+            "ids": "ID",
+            "told": "ユーザーへの説明",
+            "files": "ファイル",
+            "said": "ユーザーの発言",
+            "tools": "成功",
+        },
+        made=" → {}",
         on="（{}）",
-        tasks="未完了のタスク",
-        decided="決定事項",
-        files="ファイル",
-        ids="ID",
-        succeeded="成功",
-        others="その他",
         known="ログから算出：",
         sentence="{}：{}。",
         item="；",
@@ -118,16 +123,22 @@ WORDINGS: dict[Language, Wording] = {
         message=("更早的{}条消息", "更早的{}条消息"),
         turn=("{}轮", "{}轮"),
         least=("{}条消息。", "{}条消息。"),
-        said="用户说过",
-        more="另有{}条",
-        failed="失败",
+        titles={
+            "goal": "目标",
+            "wishes": "用户的要求",
+            "done": "已完成（从新到旧）",
+            "failed": "失败",
+            "asked": "此后的请求",
+            "tasks": "未完成的任务",
+            "decided": "已决定",
+            "ids": "ID",
+            "told": "告知用户",
+            "files": "文件",
+            "said": "用户说过",
+            "tools": "成功",
+        },
+        made=" → {}",
         on="（{}）",
-        tasks="未完成的任务",
-        decided="已决定",
-        files="文件",
-        ids="ID",
-        succeeded="成功",
-        others="其他",
         known="由日志得出：",
         sentence="{}：{}。",
         item="；",

@@ -20,7 +20,8 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from .. import ids
-from ..context.digest import digest, text
+from ..context.digest import digest
+from ..context.digest_text import text
 from ..entry import LEFT, Answer, Checkpoint, Cut, Entry, Revert, Tangent
 from ..errors import InputError, NotFound
 from ..ids import CallId, MessageId
@@ -389,7 +390,7 @@ def _left(known: Branches, head: Position) -> Steps[list[_Left]]:
         exits = (yield from _exits(known, base)) if began else {}
         for tangent in began:
             exit = exits.get(tangent.name)
-            branch = exit.branch or tangent.id if exit else tangent.id
+            branch = branch_left(known, tangent, exit) if exit else tangent.id
             opening = exit.opening if exit else ""
             bases.append(branch)
             if not opening:  # it was not left, but undone, or left by an older version
@@ -401,6 +402,12 @@ def _left(known: Branches, head: Position) -> Steps[list[_Left]]:
                 opening = yield from _opening(own)
             found[tangent.name] = _Left(tangent, branch, opening)
     return [found[name] for name in sorted(found)]  # names sort by the time they were created
+
+
+def branch_left(known: Branches, tangent: BranchRow, exit: Tangent) -> int:
+    """Return the branch of a tangent on which it was left; one outside of the tangent does not count."""
+    at = innermost(known, exit.branch)
+    return exit.branch if at is not None and at.id == tangent.id else tangent.id
 
 
 def _exits(known: Branches, base: int) -> Steps[dict[str, Tangent]]:

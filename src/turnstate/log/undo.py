@@ -36,7 +36,7 @@ from .operations import (
     tip,
 )
 from .path import END, between, spans
-from .tangents import TANGENT, Branches, innermost
+from .tangents import TANGENT, Branches, branch_left, innermost
 
 BRANCHING = ("rewind", "fork", "tangent", "restore")
 """The operations that create a branch and that undo can undo."""
@@ -168,9 +168,9 @@ def _newest_operation(here: Here, known: Branches, branch: BranchRow) -> Steps[_
         last = one.seq - 1
         match one.entry:
             case Revert(at=at):
-                last = at - 1
+                last = min(last, at - 1)  # in a damaged document, a mark may name a later entry
             case Tangent(undone=at) if at and (inside is None or inside.name != one.entry.name):
-                last = at - 1  # older versions wrote the mark beside the exit
+                last = min(last, at - 1)  # older versions wrote the mark beside the exit
             case Tangent(started=0, undone=0) as exit:
                 again = _branch_left(known, exit)
                 if again is not None and not (yield from _is_undone(known, again, exit, one.seq)):
@@ -184,9 +184,9 @@ def _newest_operation(here: Here, known: Branches, branch: BranchRow) -> Steps[_
 
 def _branch_left(known: Branches, exit: Tangent) -> BranchRow | None:
     """Return the branch that a tangent was left on."""
-    if exit.branch:
-        return known.get(exit.branch)
-    return next((one for one in known.values() if one.name == exit.name), None)
+    named = (one for one in known.values() if one.operation == TANGENT and one.name == exit.name)
+    tangent = next(named, None)
+    return known[branch_left(known, tangent, exit)] if tangent else None
 
 
 def _is_undone(known: Branches, branch: BranchRow, exit: Tangent, number: int) -> Steps[bool]:

@@ -81,7 +81,9 @@ def test_each_id_is_read_once_and_from_the_newest_back_as_far_as_it_takes() -> N
 
 
 def lists(found: Evidence) -> list[object]:
-    return [found.messages, *(list(getattr(found, name)) for name in evidence._LISTS)]
+    outcomes = [(one.call, one.result, one.said, one.failed) for one in found.outcomes]
+    names = (name for name in evidence._LISTS if name != "outcomes")
+    return [found.messages, outcomes, *(list(getattr(found, name)) for name in names)]
 
 
 def test_evidence_is_that_of_the_messages_whatever_was_asked_before() -> None:

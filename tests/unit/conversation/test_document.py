@@ -318,6 +318,26 @@ def test_a_document_of_a_newer_version_says_so() -> None:
         from_json(at(to_json(state), "turnstate", "branches", 0, "entries", 0, value=["hologram", {}]))
 
 
+@pytest.mark.parametrize("branch", [1, 2, 99], ids=["where it leads", "the tangent", "none"])
+def test_an_exit_that_names_a_branch_outside_of_its_tangent_leads_to_the_tangent(branch: int) -> None:
+    state = ConversationState("c")
+    talk(state, "hello")
+    name = state.begin_tangent()
+    talk(state, "aside")
+    state.exit_tangent_mode()
+    document = json.loads(json.dumps(to_json(state)))
+    exit = document["turnstate"]["branches"][0]["entries"][-1]
+    assert exit == ["tangent", {"kind": "tangent", "name": name, "branch": 2, "opening": "aside"}]
+    exit[1] |= {"branch": branch, "opening": ""}
+    restored = from_json(document)
+    assert [one.opening for one in restored.kept_tangents()] == ["aside"]
+    restored.reopen_tangent(name)
+    assert prompts(restored) == ["hello", "aside"]
+    restored.exit_tangent_mode()
+    assert restored.undo() == "tangent exit"
+    assert prompts(restored) == ["hello", "aside"]
+
+
 def test_fields_that_another_program_changed_are_used() -> None:
     state = ConversationState("c", model_id="gpt-4.1")
     state.tools = {ToolOrigin("builtin"): [tool("ls")]}

@@ -392,7 +392,7 @@ def test_a_session_of_patches_and_shells_goes_on_in_a_small_window() -> None:
             return window
 
     summary = asyncio.run(talk()).view.summary or ""
-    for words in ("Failed: shell", "Succeeded: apply_patch", "src/lamp1.py"):
+    for words in ("Failed: shell", "Done, newest first: apply_patch path src/lamp13.py", "src/lamp1.py"):
         assert words in summary
 
 

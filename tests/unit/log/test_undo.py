@@ -79,6 +79,12 @@ def undone_number(*entries: Entry, tangent: Sequence[Entry] = ()) -> tuple[str, 
             [Tangent(name="t", undone=2), Tangent(name="t", undone=4)],
             ("compact", 1),
         ),
+        # An undone tangent leads back to the exits before it, so marks are in any order.
+        (
+            [COMPACTED, LEFT, SAID, LEFT],
+            [Tangent(name="t", undone=4), Tangent(name="t", undone=2)],
+            ("compact", 1),
+        ),
         ([COMPACTED, CLEARED, Revert(cut="b", at=2, former=1)], [], ("compact", 1)),
         (
             [COMPACTED, CLEARED, Revert(cut="b", at=2, former=1), Revert(cut="a", at=1, former=0)],
@@ -86,6 +92,8 @@ def undone_number(*entries: Entry, tangent: Sequence[Entry] = ()) -> tuple[str, 
             None,
         ),
         ([COMPACTED, Revert(cut="a", at=1, former=0), SAID, COMPACTED], [], ("compact", 4)),
+        ([COMPACTED, Revert(cut="a", at=9, former=0)], [], ("compact", 1)),
+        ([COMPACTED, Tangent(name="t", undone=9)], [], ("compact", 1)),
     ],
 )
 def test_undo_undoes_the_newest_operation_that_was_not_undone(

@@ -306,6 +306,22 @@ async def test_a_compaction_of_what_a_rewind_took_away_writes_nothing(harness: H
 
 @pytest.mark.req("D5")
 @run
+async def test_a_compaction_may_end_with_an_answer_that_only_windows_have(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
+    look = call("look")
+    await session.append(Message.user("look"), Message.assistant("", tool_calls=[look]))
+    await session.append(Message.user("never mind"), Message.assistant("as you wish"))
+    done = await session.compact(BUDGET, strategy=Strategy(keep=1))
+    assert done.messages == 3  # the call's answer is not in the log
+    assert done.cut.covers[1] not in [message.id for message in await session.messages()]
+    assert [message.text for message in (await session.window(BUDGET)).messages][1:] == [
+        "never mind",
+        "as you wish",
+    ]
+
+
+@pytest.mark.req("D5")
+@run
 async def test_what_is_said_while_the_model_writes_stays_behind_the_cut(harness: Harness) -> None:
     gate = asyncio.Event()
     sessions = await harness.manager(model=ScriptedModel(GOOD, hold=gate))

@@ -34,7 +34,7 @@ from tests.unit.session.state_fixtures import (
     said,
     spoken,
 )
-from turnstate import Budget, Message, ToolSpec
+from turnstate import Budget, Message, Policy, ToolSpec
 from turnstate.archive import adopt_state
 from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, FileLineTracker, ToolOrigin, from_json, to_json
@@ -202,6 +202,25 @@ async def test_a_view_begins_with_what_the_newest_cut_keeps(harness: Harness) ->
     assert (await session.window(BUDGET)).tokens == done.tokens_before
 
 
+@pytest.mark.req("I1", "I5")
+@run
+async def test_a_view_from_a_cut_has_whole_exchanges_even_if_the_cut_keeps_only_the_answer(
+    harness: Harness,
+) -> None:
+    policy = Policy(lock_turns=1, lock_turns_at_most=2, hard_lock=3, summary_tokens=60)
+    session = await (await harness.manager(policy=policy)).create()
+    for number in range(9):
+        await session.append(Message.user(f"turn {number} " + "word " * 20))
+        await session.append(Message.assistant("answer " * (number * 37 % 60)))
+    await session.window(Budget(250))
+    (cut,) = await cuts(session)
+    whole, view = await session.conversation(last=10_000), await session.conversation()
+    first = whole.history[whole.valid_history_range[0]]
+    assert cut.kept_from == first.assistant.id  # and the question before it is pinned
+    assert view.history[0] == first
+    assert view.history == whole.history[whole.valid_history_range[0] :]
+
+
 @pytest.mark.req("I5")
 @run
 async def test_what_a_window_cut_is_seen_in_the_valid_range(harness: Harness) -> None:
@@ -261,6 +280,53 @@ async def test_the_document_of_a_view_in_a_tangent_has_the_main_conversation(har
         assert prompts(document)[-1] == "z"
         document.exit_tangent_mode()
         assert prompts(document)[-1] == "two"
+
+
+@pytest.mark.req("I4", "I9")
+@run
+async def test_the_document_of_a_tangent_that_begins_before_the_one_around_it_has_the_main_conversation(
+    harness: Harness,
+) -> None:
+    session = await (await harness.manager()).create()
+    await said(session, "one", "two")
+    await session.begin_tangent()
+    await said(session, "x")
+    await session.begin_tangent(at=(await session.messages())[1].id)
+    await said(session, "y")
+    document = from_json(to_json(await session.conversation(last=100)))
+    assert prompts(document) == ["one", "y"]
+    document.exit_tangent_mode()
+    document.exit_tangent_mode()
+    assert prompts(document) == ["one", "two"]
+
+
+@pytest.mark.req("I4", "I9")
+@run
+async def test_the_document_of_a_part_has_the_checkpoints_and_lines_from_before_it(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
+    await session.operate(write(Checkpoint(label="0", commit="0" * 40)))
+    await session.record_lines({"a.py": FileLineTracker(lines=3)})
+    await said(session, "one", "two", "three")
+    view = await session.conversation(last=1)
+    document = from_json(to_json(view))
+    assert document.checkpoint_manager == view.checkpoint_manager
+    assert document.file_line_tracker == view.file_line_tracker != {}
+
+
+@pytest.mark.req("I4", "I9")
+@run
+async def test_the_document_of_a_part_sends_nothing_that_was_undone_before_it(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
+    await said(session, *map(str, range(12)))
+    await session.compact(BUDGET, strategy=Strategy(keep=4), model=False)
+    await said(session, "a", "b")
+    await session.compact(BUDGET, strategy=Strategy(keep=1), model=False)
+    await session.undo()
+    await said(session, "c")
+    view = await session.conversation(last=2)
+    document = from_json(to_json(view))
+    assert document.latest_summary is not None
+    assert document.latest_summary == view.latest_summary
 
 
 @pytest.mark.req("I1", "I9")
