@@ -55,11 +55,19 @@ class Dialogue(NamedTuple):
 
 def dialogues() -> list[Dialogue]:
     """Return the dialogues, or an empty list if the file does not exist."""
+    folder = data_folder(FILE)
+    if folder is None:
+        return []
+    return [_dialogue(one) for one in json.loads((folder / FILE).read_text("utf-8"))]
+
+
+def data_folder(file: str) -> Path | None:
+    """Return the folder that has a file of data, or None."""
     folder = os.environ.get("TURNSTATE_DATA")
     for path in [Path(folder)] if folder else [ROOT.parent / "shared" / "data", Path("../shared/data")]:
-        if (path / FILE).is_file():
-            return [_dialogue(one) for one in json.loads((path / FILE).read_text("utf-8"))]
-    return []
+        if (path / file).is_file():
+            return path
+    return None
 
 
 def _dialogue(document: dict[str, Any]) -> Dialogue:

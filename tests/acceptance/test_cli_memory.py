@@ -161,3 +161,13 @@ def test_the_engine_can_be_set_by_the_environment_and_the_file(
     assert turnstate("memory", "search", "--user", "ann", "rain", "--engine", "builtin:own.db").code == 0
     code, _, err = turnstate("memory", "search", "--user", "ann", "rain", "--engine", "parrot")
     assert (code, "known engines: none, builtin" in err) == (2, True)
+
+
+def test_results_are_filtered(session: str) -> None:
+    def found(*options: str) -> int:
+        return len(turnstate("memory", "search", "--user", "ann", "which city?", "--json", *options).objects)
+
+    assert found("--session", session, "--role", "user", "--since", "2020-01-01") > 0
+    assert found("--session", "other") == found("--role", "tool") == found("--until", "2020-01-01") == 0
+    assert found("--min-score", "0.01") > 0 == found("--min-score", "1")
+    assert turnstate("memory", "search", "--user", "ann", "city", "--since", "soon").code == 2

@@ -5,11 +5,12 @@ comes with Turnstate, and ``worker`` delivers the parcels of a store's outbox to
 """
 
 from .engines import open_engine
-from .port import Evicted, Listed, MemoryEngine, Recollection, SessionRecord, User
+from .port import Evicted, Filter, Listed, MemoryEngine, Recollection, SessionRecord, User
 from .worker import Worker
 
 __all__ = [
     "Evicted",
+    "Filter",
     "Listed",
     "MemoryEngine",
     "Recollection",

@@ -1,7 +1,8 @@
-"""Embedders by name: ``local`` and ``openai`` are here, others are found by entry point.
+"""Embedders by name: ``local``, ``onnx`` and ``openai`` are here, others are found by entry point.
 
     local                                       all-MiniLM-L6-v2 on this machine, see `minilm`
     local:FOLDER                                the weights of another MiniLM
+    onnx:FOLDER                                 a model of your own, for any language, see `onnx_models`
     openai:MODEL                                OpenAI's service; the key is in OPENAI_API_KEY
     openai:MODEL@http://localhost:8080/v1       any endpoint that speaks its protocol
 
@@ -32,12 +33,17 @@ async def open_embedder(name: str) -> Embedder:
     kind, _, address = name.partition(":")
     if kind == "local":
         return await asyncio.to_thread(_local, address)
+    if kind == "onnx":
+        made: Embedder = await asyncio.to_thread(onnx_models().OnnxEmbedder, address)
+        return made
     if kind == "openai":
         model, _, url = address.partition("@")
         return OpenAiEmbedder(model, url=url or None)
     found = next(iter(entry_points(group=GROUP, name=kind)), None)
     if found is None:
-        raise UnknownName(f"there is no embedder {kind!r:.60}; known embedders: local, openai:MODEL")
+        raise UnknownName(
+            f"there is no embedder {kind!r:.60}; known embedders: local, onnx:FOLDER, openai:MODEL"
+        )
     embedder: Embedder = await found.load()(address)
     return embedder
 
@@ -51,6 +57,16 @@ def _local(folder: str) -> Embedder:
         raise InputError(f"the local embedder needs numpy: {NEEDS.format(extra='embed')}") from None
     embedder: Embedder = minilm.MiniLmEmbedder(folder or None)
     return embedder
+
+
+def onnx_models() -> Any:
+    """Return the module of models in ONNX files."""
+    try:
+        return import_module(".onnx_models", __package__)
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("numpy", "onnxruntime", "tokenizers"):
+            raise
+        raise InputError(f"a model in ONNX needs {missing.name}: {NEEDS.format(extra='onnx')}") from None
 
 
 class OpenAiEmbedder:

@@ -45,6 +45,9 @@ MAX_TOKENS = 254
 ROWS = 16
 """The most rows of a product with a block of weights; a longer text takes several of about the same size."""
 
+THREADS = 2
+"""The most threads that compute vectors."""
+
 _UNKNOWN, _START, _END = "[UNK]", "[CLS]", "[SEP]"
 _PIECE = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[^\W_\u3400-\u9fff\uf900-\ufaff]+|[^\w\s]|_")
 
@@ -63,7 +66,7 @@ def installed_folder() -> Path:
 
 
 class MiniLmEmbedder:
-    """Turns texts into vectors of length 1 in its own thread; the weights are loaded on first use."""
+    """Turns texts into vectors of length 1 in threads of its own; the weights are loaded on first use."""
 
     name = "all-MiniLM-L6-v2"
 
@@ -75,15 +78,20 @@ class MiniLmEmbedder:
                 raise InputError(f"{self._folder} has no {file}; name a folder with the weights of a MiniLM")
         self._model: _Encoder | None = None
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="turnstate-embedder")
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="turnstate-embedder")
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector for each text, in order."""
-        found = await asyncio.get_running_loop().run_in_executor(self._pool, self.vectors, list(texts))
-        return [vector.tolist() for vector in found]
+        step = math.ceil(len(texts) / THREADS) or 1
+        parts = [list(texts[start : start + step]) for start in range(0, len(texts), step)]
+        loop = asyncio.get_running_loop()
+        found = await asyncio.gather(
+            *(loop.run_in_executor(self._pool, self.vectors, part) for part in parts)
+        )
+        return [vector.tolist() for part in found for vector in part]
 
     async def close(self) -> None:
-        """Stop the thread."""
+        """Stop the threads."""
         self._pool.shutdown(wait=False)
 
     def vectors(self, texts: Sequence[str]) -> Array:

@@ -12,13 +12,17 @@ a session of 100,000 messages never has to be in memory as a whole.
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from typing import Protocol, runtime_checkable
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from ..errors import InputError
 from ..message import Message
 from ..stores.values import Address
+from ..value import check_kind, check_number
 from .facts import Fact
 
 
@@ -68,7 +72,10 @@ class SessionRecord(_Handed, frozen=True, kw_only=True):
 
 
 class Recollection(Struct, frozen=True, kw_only=True):
-    """A search result, and the message that it comes from."""
+    """A search result, and the message that it comes from.
+
+    ``score`` is between 0 and 1 and means the same for every question.
+    """
 
     text: str
     session: str
@@ -76,6 +83,49 @@ class Recollection(Struct, frozen=True, kw_only=True):
     timestamp: str
     role: str = "user"
     score: float = 1.0
+
+
+class Filter(Struct, frozen=True, kw_only=True):
+    """Which results a search may return."""
+
+    roles: tuple[str, ...] = ()
+    """Who spoke: ``user``, ``assistant``, ``tool``, ``summary``, ``note``; if it is empty, anyone."""
+    session: str | None = None
+    since: str = ""
+    """The time of the earliest results, in UTC: a date or a time in ISO 8601."""
+    until: str = ""
+    """The time before which all results are; if it is a date, that day is excluded."""
+    min_score: float = 0.0
+    """The least score, from 0 to 1."""
+
+    def __post_init__(self) -> None:
+        check_kind("Filter.roles", self.roles, tuple)
+        for name in ("since", "until"):
+            _check_time(f"Filter.{name}", getattr(self, name))
+        check_number("Filter.min_score", self.min_score, least=0, most=1)
+
+    def takes(self, hit: Recollection) -> bool:
+        """Return True if a search may return the result."""
+        return hit.score >= self.min_score and self.takes_turn(hit.session, hit.role, hit.timestamp)
+
+    def takes_turn(self, session: str, role: str, said: str) -> bool:
+        """Return True if a search may return a turn, whatever its score is."""
+        return (
+            (not self.roles or role in self.roles)
+            and self.session in (None, session)
+            and said >= self.since
+            and (not self.until or said < self.until)
+        )
+
+
+def _check_time(name: str, text: object) -> None:
+    try:
+        if not isinstance(text, str) or (text and not datetime.fromisoformat(text)):
+            raise ValueError
+    except ValueError:
+        raise InputError(
+            f"{name} is a date or a time such as 2025-06-15T12:00:00Z, not {text!r:.40}"
+        ) from None
 
 
 class MemoryEngine(Protocol):
@@ -94,7 +144,10 @@ class MemoryEngine(Protocol):
         ...
 
     async def search(self, user: User, query: str, k: int) -> list[Recollection]:
-        """Return at most ``k`` results from the memory of one user, the best first."""
+        """Return at most ``k`` results from the memory of one user, the best first.
+
+        An engine may also take ``where: Filter | None = None``; if it does not, `search` filters its results.
+        """
         ...
 
     async def forget(self, whose: User | Address) -> int:
@@ -156,6 +209,25 @@ class Listed:
     async def __aiter__(self) -> AsyncIterator[Message]:
         for message in self._messages:
             yield message
+
+
+FILTERED_FROM = 5
+"""How many times more results an engine without filters is asked for."""
+
+
+async def search(
+    engine: MemoryEngine, user: User, query: str, k: int, where: Filter | None = None
+) -> list[Recollection]:
+    """Search an engine, and filter the results of one that does not do it itself."""
+    if where is None or where == Filter():
+        return await engine.search(user, query, k)
+    if "where" in inspect.signature(engine.search).parameters:
+        filtering: Any = engine.search
+        found: list[Recollection] = await filtering(user, query, k, where=where)
+    else:
+        is_wider = where != Filter(min_score=where.min_score)  # a score leaves out the last results only
+        found = await engine.search(user, query, k * FILTERED_FROM if is_wider else k)
+    return [hit for hit in found if where.takes(hit)][:k]
 
 
 def mark_of(whose: User | Address) -> bytes:

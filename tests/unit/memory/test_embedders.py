@@ -82,7 +82,7 @@ def test_an_endpoint_that_refuses_or_returns_too_little_is_a_failure(endpoint: s
 
 
 def test_names_that_mean_nothing_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnknownName, match="known embedders: local, openai:MODEL"):
+    with pytest.raises(UnknownName, match="known embedders: local, onnx:FOLDER, openai:MODEL"):
         embedded("parrot:x")
     with pytest.raises(InputError, match="needs the name of a model"):
         OpenAiEmbedder("")

@@ -16,7 +16,8 @@ from ... import folder_gate, ids
 from ...errors import InputError, NotFound
 from ...memory.engines import NoEngine
 from ...memory.facts import Fact
-from ...memory.port import MemoryEngine, Recollection, User
+from ...memory.port import Filter, MemoryEngine, Recollection, User
+from ...memory.port import search as filtered_search
 from ...plain_text import counted
 from ...stores.values import Address
 from ...terminal import screen
@@ -141,6 +142,15 @@ async def _list(
 @click.argument("question", metavar="QUESTION...", nargs=-1, required=True)
 @_user_option
 @limit_option("Maximum number of results.", default=10)
+@click.option(
+    "--role", "roles", metavar="ROLE", multiple=True, help="Only user, assistant, tool, …; may be repeated."
+)
+@click.option("--session", metavar="ID", help="Only messages of this session.")
+@click.option("--since", metavar="TIME", default="", help="Only messages from this date or time (UTC) on.")
+@click.option("--until", metavar="TIME", default="", help="Only messages before this date or time (UTC).")
+@click.option(
+    "--min-score", metavar="N", type=float, default=0.0, help="Only results with this score, from 0 to 1."
+)
 @tenant_option
 @engine_option
 @json_option("Print one JSON object per result.")
@@ -148,6 +158,11 @@ def search(
     question: tuple[str, ...],
     user: str,
     limit: int,
+    roles: tuple[str, ...],
+    session: str | None,
+    since: str,
+    until: str,
+    min_score: float,
     store: str,
     tenant: str,
     engine: str | None,
@@ -160,14 +175,16 @@ def search(
     \b
     Example:
       turnstate memory search --user anna "which city did she move to?"
+      turnstate memory search --user anna --role user --since 2025-06-01 "the flight"
 
     \b
     With --json, one object per result:
       session, message   the session and the id of the message
       role, timestamp    its author and time
-      score, text        how well it fits, and what it says
+      score, text        how well it fits, from 0 to 1, and what it says
     """
-    found = asyncio.run(_search(store, engine, User(tenant, user), " ".join(question), limit))
+    where = Filter(roles=roles, session=session, since=since, until=until, min_score=min_score)
+    found = asyncio.run(_search(store, engine, User(tenant, user), " ".join(question), limit, where))
     for hit in found:
         _show_hit(hit, as_json=as_json)
     if not found:
@@ -176,10 +193,10 @@ def search(
 
 
 async def _search(
-    store: str, engine: str | None, user: User, question: str, limit: int
+    store: str, engine: str | None, user: User, question: str, limit: int, where: Filter
 ) -> list[Recollection]:
     async with existing_engine(store, engine) as opened:
-        return await opened.search(user, question, limit)
+        return await filtered_search(opened, user, question, limit, where)
 
 
 @command.command("show", epilog=EXIT_CODES)

@@ -4,9 +4,9 @@
     engine = await connect("postgresql://…/agents?embedder=local&extractor=gpt-6-luna")
 
 An address is a path or the URL of a PostgreSQL database; if it is empty, the memory is in this process only.
-After a question mark, ``embedder`` names an embedder, ``extractor`` names a model that decides which facts
-there are, ``rules=off`` turns off the rules that propose them, and ``max`` and ``facts`` are the most
-documents and facts to keep per user.
+After a question mark, ``embedder`` names an embedder, ``reranker`` a reranker, ``extractor`` a model that
+decides which facts there are, ``rules=off`` turns off the rules that propose them, and ``max`` and ``facts``
+are the most documents and facts to keep per user.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ...errors import InputError
 from ...models import connect as model_at
 from ..embedders import open_embedder
 from ..model_extraction import ModelExtractor
+from ..reranker import open_reranker
 from .database import Database
 from .engine import MAX_DOCUMENTS, MAX_FACTS, BuiltinEngine
 from .sqlite import SqliteDatabase
@@ -26,7 +27,7 @@ from .sqlite import SqliteDatabase
 __all__ = ["MAX_DOCUMENTS", "MAX_FACTS", "BuiltinEngine", "ModelExtractor", "connect"]
 
 _POSTGRES = ("postgresql:", "postgres:")
-_SETTINGS = ("embedder", "extractor", "rules", "max", "facts")
+_SETTINGS = ("embedder", "extractor", "rules", "max", "facts", "reranker")
 
 
 async def connect(address: str, **settings: Any) -> BuiltinEngine:
@@ -43,6 +44,8 @@ async def connect(address: str, **settings: Any) -> BuiltinEngine:
         given["extractor"] = ModelExtractor(model_at(asked["extractor"]))
     if asked.get("embedder") and "embedder" not in settings:
         given["embedder"] = await open_embedder(asked["embedder"])
+    if asked.get("reranker") and "reranker" not in settings:
+        given["reranker"] = await open_reranker(asked["reranker"])
     return BuiltinEngine(await _database(place), **(given | settings))
 
 

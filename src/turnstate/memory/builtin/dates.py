@@ -2,7 +2,10 @@
 
 A date is compared, not matched: "what did we do on May 3" is about the sessions of that day and the days
 after it, since people talk about things afterwards. A question may name a day, a month, a season or a year,
-in English, Japanese or Chinese.
+in English, Japanese or Chinese, or a time that depends on today, such as "yesterday" or "last month".
+
+A turn is also found by its days: the one on which it was said, and those that it speaks of ("yesterday",
+"two days ago", "on May 3"). A day is a term, written as 2025-05-03, which no text can contain.
 """
 
 from __future__ import annotations
@@ -61,8 +64,119 @@ class Period(NamedTuple):
     months: int = 1
 
 
-def periods(text: str) -> list[Period]:
-    """Return the dates that a text names, only those of the most exact kind."""
+def periods(text: str, today: date | None = None) -> list[Period]:
+    """Return the dates that a text names, only those of the most exact kind.
+
+    "Yesterday" and the like are dates if ``today`` is given.
+    """
+    return _named(text) or (_relative(text, today) if today else [])
+
+
+def days_of(text: str, said: str) -> list[str]:
+    """Return the terms for the days of a turn: when it was said, and the days that it speaks of."""
+    try:
+        when = date.fromisoformat(said[:10])
+    except ValueError:
+        return []
+    spoken = [
+        period._replace(year=period.year or _nearest_year(period, when))
+        for period in (periods(text, when) if _MAY_NAME_A_DAY.search(text) else ())
+        if period.day is not None
+    ]
+    return list(
+        dict.fromkeys([when.isoformat(), *(day for period in spoken for day in period_days(period, ()))])
+    )
+
+
+def period_days(period: Period, years: Iterable[int]) -> list[str]:
+    """Return the terms for the days of a period, in each of ``years`` if it names none.
+
+    There are none for a whole year: they would be nearly everything.
+    """
+    found = list[str]()
+    for year in [period.year] if period.year else years:
+        try:
+            first = date(year, period.month or 1, period.day or 1)
+        except ValueError:  # February 29
+            continue
+        if period.day is not None:
+            found.append(first.isoformat())
+        elif period.month is not None:
+            length = (_after(first, period.months) - first).days
+            found += [(first + timedelta(days=n)).isoformat() for n in range(length)]
+    return found
+
+
+def _nearest_year(period: Period, when: date) -> int:
+    """Return the year in which a day without a year is nearest to a day."""
+
+    def distance(year: int) -> int:
+        return abs((date(year, period.month or 1, min(period.day or 1, 28)) - when).days)
+
+    return min((when.year - 1, when.year, when.year + 1), key=distance)
+
+
+def _relative(text: str, today: date) -> list[Period]:
+    """Return the dates in a text that depend on today."""
+    days = [today - timedelta(days=back) for word, back in _DAYS_BACK if word.search(text)]
+    days += [today - timedelta(days=_COUNTS.get(count.lower()) or int(count)) for count in _AGO.findall(text)]
+    for name in _LAST_WEEKDAY.findall(text):
+        back = (today.weekday() - _WEEKDAYS.index(name.lower()[:3])) % 7 or 7
+        days.append(today - timedelta(days=back))
+    monday = today - timedelta(days=today.weekday())
+    for word, weeks in _WEEKS_BACK:
+        if word.search(text):
+            days += [monday + timedelta(days=n - 7 * weeks) for n in range(7)]
+    if days:
+        return [Period(day.year, day.month, day.day) for day in days]
+    if _LAST_MONTH.search(text):
+        before = today.replace(day=1) - timedelta(days=1)
+        return [Period(before.year, before.month)]
+    if _THIS_MONTH.search(text):
+        return [Period(today.year, today.month)]
+    return [Period(today.year - 1)] if _LAST_YEAR.search(text) else []
+
+
+_MAY_NAME_A_DAY = re.compile(
+    r"\d|\b(?:yesterday|today|tonight|tomorrow|last|this|ago)\b|[昨今明前先上本这]|おととい", re.IGNORECASE
+)
+_DAYS_BACK = (
+    (
+        re.compile(
+            r"\b(?:yesterday|last night)\b(?<!before yesterday)|昨日|昨夜|昨晩|昨天|昨晚", re.IGNORECASE
+        ),
+        1,
+    ),
+    (re.compile(r"\bday before yesterday\b|一昨日|おととい|前天", re.IGNORECASE), 2),
+    (
+        re.compile(
+            r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b|今日|今朝|今晩|今天|今早|今晚",
+            re.IGNORECASE,
+        ),
+        0,
+    ),
+    (re.compile(r"\btomorrow\b|明日|明天", re.IGNORECASE), -1),
+)
+_COUNTS = {name: n for n, name in enumerate("two three four five six seven".split(), 2)} | {
+    name: n for n, name in enumerate("一二三四五六七", 1)
+} | {"a couple of": 2, "a few": 3, "两": 2}  # fmt: skip
+_AGO = re.compile(
+    r"\d{1,2}(?=\s*(?:days ago|天前|日前))|(?:two|three|four|five|six|seven|a couple of|a few)(?= days ago)"
+    r"|[一二三四五六七两](?=天前|日前)",
+    re.IGNORECASE,
+)
+_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_LAST_WEEKDAY = re.compile(r"\blast (mon|tues|wednes|thurs|fri|satur|sun)day\b", re.IGNORECASE)
+_WEEKS_BACK = (
+    (re.compile(r"\blast week\b|先週|上周|上个?星期|上个?礼拜", re.IGNORECASE), 1),
+    (re.compile(r"\bthis week\b|今週|这周|这个?星期|本周", re.IGNORECASE), 0),
+)
+_LAST_MONTH = re.compile(r"\blast month\b|先月|上个?月", re.IGNORECASE)
+_THIS_MONTH = re.compile(r"\bthis month\b|今月|这个月|本月", re.IGNORECASE)
+_LAST_YEAR = re.compile(r"\blast year\b|去年", re.IGNORECASE)
+
+
+def _named(text: str) -> list[Period]:
     days = [_day(year, month, day) for day, month, year in _DAY_FIRST.findall(text)]
     days += [_day(year, month, day) for month, day, year in _MONTH_FIRST.findall(text)]
     days += [Period(int(year), int(month), int(day)) for year, month, day in _ISO.findall(text)]
@@ -110,13 +224,18 @@ def _closeness(when: date, asked: Period) -> float:
 def _in_months(when: date, asked: Period) -> float:
     for year in [asked.year] if asked.year else [when.year - 1, when.year]:
         first = date(year, asked.month or 1, 1)
-        last = asked.months + first.month - 1
-        after = date(first.year + last // 12, last % 12 + 1, 1)
+        after = _after(first, asked.months)
         if first <= when < after:
             return 1.0
         if after <= when < after + timedelta(days=MONTH_AFTER):
             return 0.7
     return 0.0
+
+
+def _after(first: date, months: int) -> date:
+    """Return the first day after some months."""
+    last = months + first.month - 1
+    return date(first.year + last // 12, last % 12 + 1, 1)
 
 
 def _day(year: str, month: str, day: str) -> Period:

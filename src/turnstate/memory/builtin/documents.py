@@ -9,11 +9,12 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..port import User, mark_of
 from .concepts import all_concept_terms
 from .database import Ask, Operation, asked
+from .dates import days_of
 from .drafts import MessageDraft
 from .terms import terms
 
@@ -85,7 +86,7 @@ def add_documents(
     yield Ask("add_document", rows)
     added = defaultdict[tuple[int, str], list[int]](list)
     for number, (draft, _) in numbered:
-        for term in draft.terms:
+        for term in (*draft.terms, *draft.days):
             added[number // CHUNK, term].append(number)
     yield from add_postings(owner.id, added)
     vectors = {number: vector for number, (_, vector) in numbered if vector is not None}
@@ -143,7 +144,7 @@ def remove_documents(owner: Owner, numbers: Sequence[int]) -> Operation[Owner]:
     removed, given = set(numbers), list(numbers)
     texts = yield from asked("texts", owner=owner.id, numbers=given)
     turns = yield from asked("turns", owner=owner.id, numbers=given)
-    touched = {(row[0] // CHUNK, term) for row in texts for term in {*terms(row[6]), *all_concept_terms()}}
+    touched = {(row[0] // CHUNK, term) for row in texts for term in _all_terms(row)}
     kept, empty = list[dict[str, object]](), list[dict[str, object]]()
     for (chunk, term), packed in (yield from _postings(owner.id, touched)).items():
         left = array("I", [number for number in array("I", packed) if number not in removed])
@@ -158,6 +159,12 @@ def remove_documents(owner: Owner, numbers: Sequence[int]) -> Operation[Owner]:
     yield from asked("drop_numbers", owner=owner.id, numbers=given)
     words = sum(row[5] for row in turns)
     return owner._replace(size=owner.size - len(turns), words=max(0, owner.words - words))
+
+
+def _all_terms(row: tuple[Any, ...]) -> set[str]:
+    """Return every term that a document may be found by."""
+    _, _, _, said, _, _, text = row
+    return {*terms(text), *days_of(text, said), *all_concept_terms()}
 
 
 def make_room(owner: Owner, limit: int) -> Operation[tuple[Owner, int]]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ... import search_terms
 from ...message import Message
+from .dates import days_of
 from .signs import Sign, signs
 from .terms import MAX_TEXT, terms
 
@@ -52,6 +53,8 @@ class MessageDraft(NamedTuple):
     """The text without the author's name at its start."""
     terms: tuple[str, ...]
     signs: Sign
+    days: tuple[str, ...] = ()
+    """The days on which it was said or of which it speaks, as terms."""
 
 
 def drafts(messages: Sequence[Message]) -> list[MessageDraft]:
@@ -74,6 +77,7 @@ def drafts(messages: Sequence[Message]) -> list[MessageDraft]:
                 spoken=spoken,
                 terms=tuple(terms(spoken)),
                 signs=signs(spoken, known),
+                days=tuple(days_of(spoken, message.timestamp)),
             )
         )
     return made
@@ -83,7 +87,17 @@ def redrafted(message: str, role: str, author: str, said: str, text: str) -> Mes
     """Return the draft of a turn whose author is known."""
     spoken = _PREFIX.sub("", text) if author not in (role, "") and _prefix(text) == author else text
     known = frozenset([author.lower()])
-    return MessageDraft(message, role, author, said, text, spoken, tuple(terms(spoken)), signs(spoken, known))
+    return MessageDraft(
+        message,
+        role,
+        author,
+        said,
+        text,
+        spoken,
+        tuple(terms(spoken)),
+        signs(spoken, known),
+        tuple(days_of(spoken, said)),
+    )
 
 
 def addressed(batch: Sequence[MessageDraft]) -> Counter[tuple[str, str]]:

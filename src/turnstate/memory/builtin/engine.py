@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import structs
@@ -21,8 +22,9 @@ from ...message import Message
 from ...stores.values import Address
 from ..embedder import Embedder
 from ..facts import MAX_TEXT, MAX_VALUE, Claim, Decides, Extractor, Fact, Said, history
-from ..port import Evicted, Recollection, SessionRecord, User
+from ..port import Evicted, Filter, Recollection, SessionRecord, User
 from ..profile import MOST_OF_A_KIND, profile
+from ..reranker import Reranker
 from ..rules import RuleExtractor
 from ..rules.orders import is_order
 from ..rules.secrets import is_secret
@@ -60,6 +62,7 @@ class BuiltinEngine:
         *,
         extractor: Extractor | None = None,
         embedder: Embedder | None = None,
+        reranker: Reranker | None = None,
         rules: bool = True,
         max_documents: int = MAX_DOCUMENTS,
         max_facts: int = MAX_FACTS,
@@ -67,7 +70,7 @@ class BuiltinEngine:
     ) -> None:
         self._database, self._clock, self._limit = database, clock, max_documents
         self._rules, self._extractor = RuleExtractor() if rules else None, extractor
-        self._most_facts = max_facts
+        self._most_facts, self._reranker = max_facts, reranker
         self._meaning = Meaning(database, embedder) if embedder is not None else None
 
     @property
@@ -83,12 +86,24 @@ class BuiltinEngine:
         """Store a session that has ended."""
         await self._take(record, record.summary)
 
-    async def search(self, user: User, query: str, k: int) -> list[Recollection]:
+    async def search(
+        self, user: User, query: str, k: int, *, where: Filter | None = None
+    ) -> list[Recollection]:
         """Return at most ``k`` turns that answer a question, the best first."""
         owner = await self._owner(user)
         if owner is None or k <= 0 or not query.strip():
             return []
-        return await search.found(self._database, owner, query, k, self._meaning)
+        today = datetime.fromtimestamp(self._clock() / 1000, UTC).date()
+        return await search.found(
+            self._database,
+            owner,
+            query,
+            k,
+            where or Filter(),
+            meaning=self._meaning,
+            reranker=self._reranker,
+            today=today,
+        )
 
     async def profile(self, user: User, *, as_of: str | None = None) -> str:
         """Return what is known about a user, or was at a time, the most important first."""
@@ -216,6 +231,8 @@ class BuiltinEngine:
         await self._database.close()
         if self._meaning is not None:
             await self._meaning.close()
+        if self._reranker is not None:
+            await self._reranker.close()
 
     async def _owner(self, user: User) -> Owner | None:
         rows = await self._database.rows("owner", tenant=user.tenant, name=user.id)
@@ -227,23 +244,31 @@ class BuiltinEngine:
             return
         said, proposed = list[Said](), list[Claim]()
         last: MessageDraft | None = None
+        found: list[MessageDraft] = []
+        claims: Sequence[Claim] = ()
         async for messages in _batches(handed.messages):
+            if found and not await self._store(user, session, since, found, claims):
+                return
             found = await asyncio.to_thread(drafts, messages)
             turns = [_said(draft) for draft in found]
             claims = await self._rules.claims(turns) if self._rules else []
-            if not await self._store(user, session, since, found, () if self._extractor else claims):
-                return
             said += [turn for turn in turns if turn.role in ("user", "assistant")]
             proposed += claims
             last = found[-1] if found else last
+            if self._extractor is not None:
+                claims = ()  # what the rules propose waits for the extractor; turns do not
         if self._extractor is not None and said:
-            await self._store(
-                user, session, since, (), await self._decided(self._extractor, user, said, proposed)
-            )
-        if self._meaning is not None:
+            if not await self._store(user, session, since, found, ()):
+                return
+            found, claims = [], await self._decided(self._extractor, user, said, proposed)
+        if summary.strip() and last:
+            found.append(_summary(summary, last, handed.key))
+        # The last part and the key are one transaction: a delivery of a short session is one commit, not two.
+        if (
+            await self._store(user, session, since, found, claims, key=handed.key)
+            and self._meaning is not None
+        ):
             await self._meaning.fill(user)
-        closing = [_summary(summary, last, handed.key)] if summary.strip() and last else []
-        await self._store(user, session, since, closing, (), key=handed.key)
 
     async def _decided(
         self, extractor: Extractor, user: User, said: Sequence[Said], proposed: Sequence[Claim]

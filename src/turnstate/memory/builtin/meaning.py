@@ -32,6 +32,9 @@ PAGE = 2_000
 FILLED = 500
 """The most turns without a vector that one delivery fills in."""
 
+AT_ONCE = 32
+"""The most passages that an embedder gets at a time."""
+
 PATIENCE = 2.0
 """Seconds to wait for the vector of a question; after that, the search uses words alone."""
 
@@ -90,11 +93,19 @@ class Meaning:
             return []
         parts = [[text, *passages(text)] for text in texts]
         try:
-            found = iter(await self._embedder.embed([part for some in parts for part in some]))
+            found = iter(await self._embedded([part for some in parts for part in some]))
             return [self._vectors.packed(*islice(found, len(some))) for some in parts]
         except Exception as error:  # foreign code may raise anything
             _log.warning("%d turns are stored without vectors: %s", len(texts), error)
             return [None] * len(texts)
+
+    async def _embedded(self, texts: list[str]) -> list[list[float]]:
+        """Return the vectors of texts, a few at a time: a question need not wait for all of them."""
+        return [
+            vector
+            for start in range(0, len(texts), AT_ONCE)
+            for vector in await self._embedder.embed(texts[start : start + AT_ONCE])
+        ]
 
     async def fill(self, user: User) -> None:
         """Compute vectors for turns of a user that have none from this model."""

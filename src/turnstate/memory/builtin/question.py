@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import date
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 from typing import NamedTuple
 
-from .dates import Period, periods
+from .dates import Period, period_days, periods
 from .signs import Sign
 from .terms import is_dense, terms
 
@@ -42,6 +43,25 @@ _WHEN = re.compile(
 _HOW_MANY = re.compile(
     r"\bhow (?:many|much|long|old|often)\b|いくつ|何(?:人|回|個|歳|匹)|多少|几[个次人岁只]", re.IGNORECASE
 )
+_ASKED = re.compile(
+    r"何[をがはにで]?|誰|いつ|どこ|どれ|どの|どんな|どう|なぜ|いくら|いくつ|教えて(?:ください)?"
+    r"|(?:(?:して|て)(?:い|る)?|でし|まし|し)?(?:ます|ました|です|でした|た|の)?か?[。？?\s]*$"
+    r"|什么时候|什么|多少|怎么样|怎么|怎样|为什么|为何|哪里|哪儿|哪[个些种家天年月]?|谁|几[个点]?|吗|呢|请问|告诉我"
+)
+"""Words of Japanese and Chinese that only ask; with the characters next to them they would be pairs."""
+
+DAYS = 0.5
+"""The weight of the days that a question names, relative to a word."""
+
+INSIDE = 0.2
+"""The weight of a Han character that is part of a longer word."""
+
+LONGEST_WORD = 6
+"""The most characters of a word in the tables of related words of Japanese and Chinese."""
+
+_KANA = re.compile("[\u3041-\u30ff]")
+_HAN_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+")
+_DENSE_RUN = re.compile("[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff]+")
 _I = re.compile(r"\b(i|i'm|i've|i'd|my|mine|me|we|our)\b|私|僕|俺|わたし|我(?!们)", re.IGNORECASE)
 _BOTH = re.compile(r"\b(both|each other)\b|二人|两人|两个人", re.IGNORECASE)
 _AND = re.compile(r"(?:['’]s?)?\s*(?:and|or|&|,|と|和|跟|与|や)\s*", re.IGNORECASE)
@@ -55,6 +75,8 @@ class Group(NamedTuple):
 
     term: str
     weights: tuple[tuple[str, float], ...]
+    share: float = 1.0
+    """How much the group counts: less for a character inside a word than for a word."""
 
 
 class Question(NamedTuple):
@@ -72,41 +94,87 @@ class Question(NamedTuple):
         """All terms, related ones included, each once."""
         return list(dict.fromkeys(term for group in self.groups for term, _ in group.weights))
 
+    def with_days(self, years: Collection[int]) -> Question:
+        """Return the question with the days that it names as a term, in ``years`` if it names none."""
+        days = dict.fromkeys(day for period in self.periods for day in period_days(period, years))
+        if not days:
+            return self
+        group = Group(next(iter(days)), tuple((day, 1.0) for day in days), DAYS)
+        return self._replace(groups=(*self.groups, group))
+
     @classmethod
-    def of(cls, text: str, names: Mapping[str, str] | None = None) -> Question:
+    def of(cls, text: str, names: Mapping[str, str] | None = None, today: date | None = None) -> Question:
         """Parse a question; ``names`` maps the names of authors to the authors that they mean."""
         named, spoken = _without_names(text, names or {})
-        own = dict.fromkeys(terms(spoken))
+        bare = _ASKED.sub(" ", spoken)
+        own = dict.fromkeys(terms(bare))
+        near, alone = _near(bare, own), set(_HAN_RUN.findall(bare))
         kinds = Sign.NONE
         if _WHEN.search(text):
             kinds |= Sign.TIME
         if _HOW_MANY.search(text):
             kinds |= Sign.NUMBER
         return cls(
-            groups=tuple(_group(term, own) for term in list(own)[:MAX_GROUPS]),
+            groups=tuple(
+                Group(
+                    term,
+                    ((term, 1.0), *near.get(term, {}).items()),
+                    INSIDE if is_dense(term) and len(term) == 1 and term not in alone else 1.0,
+                )
+                for term in list(own)[:MAX_GROUPS]
+            ),
             author=named[0] if len(named) == 1 else None if named else _role(text),
-            periods=tuple(periods(text)),
+            periods=tuple(periods(text, today)),
             kinds=int(kinds),
             spoken=spoken,
         )
 
 
 def related(term: str) -> list[tuple[str, float]]:
-    """Return the terms related to a term, each with its similarity from 0 to 1."""
-    line = _table().get(term, "")
+    """Return the terms related to an English term, each with its similarity from 0 to 1."""
+    return _pairs(_table().get(term, ""))
+
+
+def related_dense(run: str, language: str) -> Iterator[tuple[str, list[tuple[str, float]]]]:
+    """Yield the terms of the words in a run of characters, each with the terms related to it."""
+    known = _dense_table(language)
+    for first in range(len(run)):
+        for last in range(first + 1, min(first + LONGEST_WORD, len(run)) + 1):
+            if line := known.get(run[first:last]):
+                term, _, others = line.partition(" ")
+                yield term, _pairs(others)
+
+
+def _near(text: str, own: Collection[str]) -> dict[str, dict[str, float]]:
+    """Return for the terms of a question the weights of the terms related to them."""
+    found = {term: related(term) for term in own if term.isascii()}
+    language = "ja" if _KANA.search(text) else "zh"
+    for run in _DENSE_RUN.findall(text):
+        for term, others in related_dense(run, language):
+            found.setdefault(term, []).extend(others)
+    return {
+        term: {other: RELATED_WEIGHT * near * near for other, near in others if other not in own}
+        for term, others in found.items()
+    }
+
+
+def _pairs(line: str) -> list[tuple[str, float]]:
     return [(pair[:-2], int(pair[-2:]) / 100) for pair in line.split()]
 
 
 @cache
 def _table() -> dict[str, str]:
-    packed = files(__package__).joinpath("related_words.txt.gz").read_bytes()
-    lines = gzip.decompress(packed).decode().splitlines()
+    return _lines("related_words.txt.gz")
+
+
+@cache
+def _dense_table(language: str) -> dict[str, str]:
+    return _lines(f"related_words_{language}.txt.gz")
+
+
+def _lines(name: str) -> dict[str, str]:
+    lines = gzip.decompress(files(__package__).joinpath(name).read_bytes()).decode().splitlines()
     return dict(line.split(" ", 1) for line in lines if " " in line)
-
-
-def _group(term: str, own: Collection[str]) -> Group:
-    others = ((other, RELATED_WEIGHT * near * near) for other, near in related(term) if other not in own)
-    return Group(term, ((term, 1.0), *others))
 
 
 def _without_names(text: str, names: Mapping[str, str]) -> tuple[list[str], str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import date
 from math import log
 from typing import NamedTuple
@@ -93,12 +93,13 @@ class TurnScan:
         self._question, self._lists = question, lists
         self.idf = {group.term: _idf(group, lists, size) for group in question.groups}
 
-    def found(self) -> list[int]:
+    def found(self, allowed: Container[int] | None = None) -> list[int]:
         """Return turns that contain terms of the question or are near them, the best first."""
         near = defaultdict[int, float](float)
         for number, score in _best(self._hits(), HITS):
             for offset, share in KERNEL:
-                near[number + offset] += score * share
+                if allowed is None or number + offset in allowed:
+                    near[number + offset] += score * share
         return [number for number, _ in _best(near, CANDIDATES)]
 
     def _hits(self) -> dict[int, float]:
@@ -145,8 +146,16 @@ class Ranking:
         around: Surroundings,
         mean_length: float,
         similarities: Mapping[int, float] | None = None,
+        certainty: float = 0.0,
+        *,
+        weight: float = 1.0,
     ) -> None:
+        """Prepare the candidates.
+
+        ``weight`` is that of all terms together, ``certainty`` the similarity of the most similar turn.
+        """
         self._similarities = similarities
+        self._most, self._certainty = (weight or 1.0) * (K1 + 1), certainty
         self._numbers = [turn.number for turn in candidates]
         self._scores = [0.0] * len(candidates)
         author = AUTHOR if similarities is None else AUTHOR_WITH_VECTORS
@@ -214,6 +223,17 @@ class Ranking:
         ]
         return sorted(found, key=lambda pair: (-pair[1], -pair[0]))
 
+    def scored(self) -> list[tuple[int, float]]:
+        """Return the turns, the best first, with scores from 0 to 1 that mean the same for every question.
+
+        A score compares what was found with what could be found: a turn that has all words of the question,
+        the rare ones included.
+        """
+        unit = 1 / self._most
+        if self._similarities is not None:
+            unit = (max(self._scores, default=0.0) / self._most + self._certainty) / 2
+        return [(number, value * unit / (1 + value * unit)) for number, value in self.best()]
+
 
 def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """Return numbers as runs without gaps, each with its first and last number."""
@@ -249,11 +269,15 @@ def _day(said: str) -> date:
 
 
 def _idf(group: Group, lists: Mapping[str, array[int]], size: int) -> float:
-    """Return the inverse document frequency of a group; related terms count by their weights."""
-    occurrences = min(size, sum(weight * len(lists[term]) for term, weight in group.weights if term in lists))
-    return idf(occurrences, size)
+    """Return the inverse document frequency of a group by its share; related terms count by their weights."""
+    occurrences = sum(weight * len(lists[term]) for term, weight in group.weights if term in lists)
+    return group.share * idf(occurrences, size)
 
 
 def idf(occurrences: float, size: int) -> float:
-    """Return the inverse document frequency of a term with ``occurrences`` in ``size`` turns."""
+    """Return the inverse document frequency of a term with ``occurrences`` in ``size`` turns.
+
+    A term that occurs several times in each turn counts as if it were in all of them.
+    """
+    occurrences = min(occurrences, size)
     return log(1 + (size - occurrences + 0.5) / (occurrences + 0.5))

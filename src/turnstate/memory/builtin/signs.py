@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from enum import IntFlag
 
+from .courtesies import has_content
+
 
 class Sign(IntFlag):
     """What was found in a turn."""
@@ -23,6 +25,8 @@ class Sign(IntFlag):
     """The turn is the source of a fact that holds."""
     ENDED = 64
     """The turn is the source of a fact that no longer holds."""
+    EMPTY = 128
+    """The turn says nothing, such as "ok, thanks"."""
 
 
 _TIME = re.compile(
@@ -50,7 +54,7 @@ _NAME = re.compile(
 
 def signs(text: str, authors: frozenset[str] = frozenset()) -> Sign:
     """Return the signs of a turn; names of ``authors`` (in lower case) count as addresses, not as names."""
-    found = Sign.NONE
+    found = Sign.NONE if has_content(text) else Sign.EMPTY
     if text.rstrip().endswith(("?", "？")):
         found |= Sign.QUESTION
     if _TIME.search(text):

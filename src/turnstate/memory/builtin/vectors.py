@@ -88,7 +88,7 @@ class Vectors:
         asked: Array = np.array(question, np.float32)
         if self._matrix.shape[1] != len(asked):  # no vectors, or those of another model with the same name
             nothing: Array = np.zeros(0, np.float32)
-            return Similarities(asked, np.zeros(0, np.int64), nothing, nothing)
+            return Similarities(asked, np.zeros(0, np.int64), nothing, nothing, 0.0)
         asked /= max(float(np.linalg.norm(asked)), 1e-6)
         alone: Array = np.einsum(
             "ij,j->i", self._matrix, asked
@@ -99,7 +99,8 @@ class Vectors:
             around[:-distance] += joined * alone[distance:]
             around[distance:] += joined * alone[:-distance]
         around /= self._lengths
-        return Similarities(asked, self._numbers, _scaled(alone), _scaled(around))
+        certainty = max(0.0, float(alone.max(initial=0)))
+        return Similarities(asked, self._numbers, _scaled(alone), _scaled(around), certainty)
 
 
 class Similarities(NamedTuple):
@@ -109,13 +110,19 @@ class Similarities(NamedTuple):
     numbers: NDArray[np.int64]
     alone: Array
     around: Array
+    certainty: float
+    """The similarity of the most similar turn, which is 1 for the same text."""
 
-    def best(self, most: int) -> list[int]:
+    def best(self, most: int, allowed: frozenset[int] | None = None) -> list[int]:
         """Return the most similar turns, in no particular order."""
-        if not len(self.numbers):
+        both, numbers = self.alone + self.around, self.numbers
+        if allowed is not None:
+            inside = np.isin(numbers, list(allowed))
+            both, numbers = both[inside], numbers[inside]
+        if not len(numbers):
             return []
-        places = np.argpartition(-(self.alone + self.around), min(most, len(self.numbers)) - 1)[:most]
-        return [int(number) for number in self.numbers[places]]
+        places = np.argpartition(-both, min(most, len(numbers)) - 1)[:most]
+        return [int(number) for number in numbers[places]]
 
     def of(self, rows: Sequence[tuple[int, bytes]]) -> dict[int, float]:
         """Return the similarities of turns by their nearest passages; a row is a number and its vectors."""

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
 from functools import wraps
 from typing import Any, TypeVar
 
-from ...memory.port import Evicted, Listed, MemoryEngine, SessionRecord, User
+from ...memory.port import Evicted, Filter, Listed, MemoryEngine, SessionRecord, User, search
 from ...message import Message, ToolCallRequest, ToolCallResult
 from ...stores.values import Address
 from .scenes import NOW, equal, holds
@@ -135,6 +135,27 @@ class MemoryContract:
         await engine.ingest(ended(said(*(f"tea number {n}" for n in range(8)))))
         for k in (0, 1, 3):
             equal(len(await engine.search(ANN, "tea", k)), k, f"results for k={k}")
+
+    @scenario
+    async def test_a_filter_holds_whether_the_engine_knows_it_or_not(self, engine: MemoryEngine) -> None:
+        await engine.ingest(ended(said("green tea", "black tea"), session="s1"))
+        await engine.ingest(ended(said("white tea", prefix="n"), session="s2"))
+
+        async def filtered(**given: Any) -> list[str]:
+            hits = await search(engine, ANN, "tea", 9, Filter(**given))
+            return sorted(hit.message for hit in hits)
+
+        equal(await filtered(session="s1"), ["m1", "m2"], "one session")
+        equal(await filtered(roles=("user",)), [*sorted(await self._said_by_user(engine))], "one role")
+        equal(await filtered(since="2025-06-16"), [], "since the day after")
+        equal(await filtered(since="2025-06-15", until="2025-06-16"), ["m1", "m2", "n1"], "that day")
+        equal(await filtered(until="2025-06-15"), [], "before that day")
+        hits = await engine.search(ANN, "tea", 9)
+        holds(all(0 <= hit.score <= 1 for hit in hits), "a score is between 0 and 1")
+
+    async def _said_by_user(self, engine: MemoryEngine) -> list[str]:
+        """Return the ids of the results that the engine says are of the user."""
+        return [hit.message for hit in await engine.search(ANN, "tea", 9) if hit.role == "user"]
 
     @scenario
     async def test_a_delivery_that_is_repeated_changes_nothing(self, engine: MemoryEngine) -> None:

@@ -142,6 +142,16 @@ SELECT d.number, s.name, d.message, d.role, d.author, d.said, d.text
 FROM turnstate.document d JOIN turnstate.session s ON s.id = d.session
 WHERE d.owner = :owner AND d.number < :before ORDER BY d.number DESC LIMIT :limit;
 
+-- name: first_and_last
+SELECT min(said), max(said) FROM turnstate.document WHERE owner = :owner AND number IN (
+    SELECT min(number) FROM turnstate.document WHERE owner = :owner
+    UNION ALL SELECT max(number) FROM turnstate.document WHERE owner = :owner);
+
+-- name: documents_where
+SELECT d.number, d.role FROM turnstate.document d JOIN turnstate.session s ON s.id = d.session
+WHERE d.owner = :owner AND (:anywhere = 1 OR s.name = :session)
+AND d.said >= :since AND (:until = '' OR d.said < :until);
+
 -- name: documents_after
 SELECT d.number, s.name, d.message, d.role, d.author, d.said, d.text
 FROM turnstate.document d JOIN turnstate.session s ON s.id = d.session
