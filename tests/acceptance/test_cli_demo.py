@@ -92,7 +92,7 @@ def test_the_demo_fits_eighty_columns_and_ends_with_what_to_try_next(told: Outco
 def test_the_demo_shows_what_fitting_leaves_and_what_it_tells(told: Outcome) -> None:
     shown = " ".join(next(block for block in told.out.split("\n\n") if "$ turnstate fit" in block).split())
     assert "[Memory Summary] Previous conversation context: 8 earlier messages (1 turn) left out." in shown
-    assert "2,306 tokens are now 696 of 800" in shown
+    assert "2,306 tokens are now 697 of 800" in shown
 
 
 @pytest.mark.req("G6")

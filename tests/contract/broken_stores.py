@@ -17,7 +17,6 @@ from turnstate.stores.values import (
     Address,
     Change,
     FeedPage,
-    Filter,
     Hit,
     Key,
     Lease,
@@ -26,6 +25,7 @@ from turnstate.stores.values import (
     Record,
     Removed,
     Row,
+    SessionFilter,
     SessionRow,
     Span,
 )
@@ -243,7 +243,7 @@ class TakesAReleaseForNoActivity(MemoryStore):
 class PagesByTimeAlone(MemoryStore):
     caught_by = "test_pages_are_complete_and_in_order_however_long_they_are"
 
-    async def page(self, tenant: str, which: Filter, **where: Any) -> list[SessionRow]:
+    async def page(self, tenant: str, which: SessionFilter, **where: Any) -> list[SessionRow]:
         after = where.pop("after", None)
         return await super().page(tenant, which, after=after and after._replace(id=""), **where)
 
@@ -251,7 +251,7 @@ class PagesByTimeAlone(MemoryStore):
 class ListsByCreationAlone(MemoryStore):
     caught_by = "test_a_list_by_activity_begins_with_the_session_that_was_used_last"
 
-    async def page(self, tenant: str, which: Filter, **where: Any) -> list[SessionRow]:
+    async def page(self, tenant: str, which: SessionFilter, **where: Any) -> list[SessionRow]:
         rows = await super().page(tenant, which, **where)
         return sorted(rows, key=lambda row: row.mark(), reverse=True)
 
@@ -267,7 +267,7 @@ class OverwritesMetaThatWasNotExpected(MemoryStore):
 class TakesTagsForPatterns(MemoryStore):
     caught_by = "test_users_and_tags_with_hostile_names_are_told_apart"
 
-    async def page(self, tenant: str, which: Filter, **where: Any) -> list[SessionRow]:
+    async def page(self, tenant: str, which: SessionFilter, **where: Any) -> list[SessionRow]:
         everything = await super().page(tenant, structs.replace(which, tag=None), **where)
         wanted = (which.tag or "*").replace("%", "*")
         return [
@@ -352,7 +352,7 @@ class ExpiresWhatIsHeld(MemoryStore):
     caught_by = "test_due_are_idle_sessions_without_a_lease_the_longest_idle_first"
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        rows = await self.page(tenant, Filter(live=True), limit=10**6)
+        rows = await self.page(tenant, SessionFilter(live=True), limit=10**6)
         idle = [row for row in rows if row.expires is not None and row.expires <= now]
         return sorted(idle, key=lambda row: (row.expires or 0, row.id))[:limit]
 

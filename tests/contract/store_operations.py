@@ -23,7 +23,6 @@ from turnstate.stores.values import (
     MESSAGE,
     Address,
     Change,
-    Filter,
     Fork,
     Hit,
     Key,
@@ -34,6 +33,7 @@ from turnstate.stores.values import (
     Record,
     Removed,
     Row,
+    SessionFilter,
     SessionRow,
     Span,
 )
@@ -138,7 +138,7 @@ def commit(rng: Random) -> dict[str, Any]:
 def listing(rng: Random) -> dict[str, Any]:
     """Draw a page of sessions, or the next one."""
     moments = [START + rng.randrange(60) for _ in range(2)]
-    which = Filter(
+    which = SessionFilter(
         user=rarely(rng, rng.choice(USERS), chance=0.4),
         tag=rarely(rng, rng.choice(TAGS), chance=0.3),
         since=rarely(rng, moments[0]),

@@ -18,8 +18,9 @@ from turnstate.home import Home
 from turnstate.log import operations
 from turnstate.log.operations import Effect, Here, Operation, Steps
 from turnstate.session import SessionManager, handle
-from turnstate.session.operate import Outcome
+from turnstate.session.operate import Operated
 from turnstate.session.writer import SessionWriter
+from turnstate.stores.sqlite import writer
 
 
 def no_intent() -> None:
@@ -42,7 +43,7 @@ def in_two_changes() -> None:
     """Write the entries of an operation first, where the head is, and then select another branch."""
     really = handle.operate
 
-    async def twice(writer: SessionWriter, operation: Operation, *, anywhere: bool = False) -> Outcome:
+    async def twice(writer: SessionWriter, operation: Operation, *, anywhere: bool = False) -> Operated:
         planned: Effect = (await really(writer, _alone(operation))).result
         if planned.select is None or not planned.entries:
             return await really(writer, operation, anywhere=anywhere)
@@ -86,6 +87,7 @@ async def main(operation: str, folder: Path, session: str, plant: str) -> None:
         PLANTED[plant]()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(1))  # so that a point is the same in every run
+    writer.IDLE = 3_600.0  # as is what the store writes: no search index in the background
     async with await SessionManager.open(f"sqlite:///{folder}/tree/agent.db") as sessions:
         sessions.store._writer.start()  # type: ignore[attr-defined]
         await asyncio.to_thread(str)  # only calls of threads that are there can be chosen

@@ -26,7 +26,7 @@ from turnstate.errors import Busy, EpochEnded, NotFound, StoreUnavailable, Turns
 from turnstate.session.manager import SessionManager
 from turnstate.session.session import Session
 from turnstate.stores.postgres.connections import Connections
-from turnstate.stores.values import Filter, Span
+from turnstate.stores.values import SessionFilter, Span
 
 Operation = Callable[[SessionManager, Session], Awaitable[object]]
 OPERATIONS: dict[str, Operation] = {
@@ -69,7 +69,7 @@ async def begin(sessions: SessionManager) -> Session:
 
 async def state(sessions: SessionManager, id: str) -> tuple[Any, ...]:
     """Return the state of a session, and of those created for it, without ids and times."""
-    own = await sessions.store.page(sessions.tenant, Filter(user=f"of {id}"))
+    own = await sessions.store.page(sessions.tenant, SessionFilter(user=f"of {id}"))
     try:
         session = await sessions.open(id, user=USER)
     except NotFound:

@@ -62,7 +62,7 @@ from turnstate.stores.postgres.queries import migrations
 from turnstate.stores.postgres.server import target
 from turnstate.stores.redis import layout
 from turnstate.stores.sqlite.queries import MIGRATIONS
-from turnstate.stores.values import Address, Filter
+from turnstate.stores.values import Address, SessionFilter
 from turnstate.testing import FixedClock, ScriptedModel
 from turnstate.testing.samples import TINY_PNG
 
@@ -219,7 +219,7 @@ async def archived(store: Store, addresses: Sequence[Address]) -> list[Any]:
 
 
 async def _addresses(store: Store, tenant: str) -> list[Address]:
-    rows = await store.page(tenant, Filter(), limit=1_000)
+    rows = await store.page(tenant, SessionFilter(), limit=1_000)
     return sorted(row.address for row in rows)
 
 

@@ -32,7 +32,7 @@ from turnstate.errors import (
 )
 from turnstate.stores.postgres import connect, connections
 from turnstate.stores.postgres.server import target
-from turnstate.stores.values import Filter
+from turnstate.stores.values import SessionFilter
 
 SECRET = "s3cr3t-p4ss"
 
@@ -228,7 +228,7 @@ def test_a_store_without_its_tables_says_so() -> None:
     async def used(url: str) -> None:
         store = await connect(url)
         try:
-            await store.page("acme", Filter())
+            await store.page("acme", SessionFilter())
         finally:
             await store.close()
 
@@ -244,7 +244,7 @@ def test_a_closed_store_says_so() -> None:
     async def used(url: str) -> None:
         store = await connect(url)
         await store.close()
-        await store.page("acme", Filter())
+        await store.page("acme", SessionFilter())
 
     with fresh_url() as url, pytest.raises(StoreError, match="is closed"):
         asyncio.run(used(url))

@@ -18,7 +18,7 @@ from turnstate.message import Message
 from turnstate.stores.redis import RedisStore, connect
 from turnstate.stores.redis.layout import bucket_of, index_key, named, parcel_key, session_key, session_keys
 from turnstate.stores.redis.server import script
-from turnstate.stores.values import Address, Filter, Finding, Fork, Key, Record, Span
+from turnstate.stores.values import Address, Finding, Fork, Key, Record, SessionFilter, Span
 from turnstate.testing.contract.scenes import END, HERE, NOW, change, message, parcel, path, session
 
 OTHER = Address(HERE.tenant, "other")
@@ -305,7 +305,7 @@ def test_sessions_are_found_without_their_lists() -> None:
         await fill(store)
         asked("DEL", INDEX)
         asked("DEL", index_key(bucket_of(OTHER)))
-        assert await store.page(HERE.tenant, Filter()) == []
+        assert await store.page(HERE.tenant, SessionFilter()) == []
         assert {at async for at in store.addresses()} == {HERE, OTHER}
         await store.close()
 

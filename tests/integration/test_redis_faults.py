@@ -14,7 +14,7 @@ from tests.harness.redis_proxy import Proxy
 from tests.harness.valkey_server import Cluster, Valkey, free_port, fresh_server
 from turnstate.errors import StoreError, StoreUnavailable
 from turnstate.stores.redis import RedisStore, connect
-from turnstate.stores.values import Filter, Fork, Key, Span
+from turnstate.stores.values import Fork, Key, SessionFilter, Span
 from turnstate.testing.contract.scenes import END, HERE, NOW, change, message, parcel, session
 
 BIG = b"x" * 3_000_000
@@ -107,7 +107,7 @@ def test_a_question_is_asked_again_when_its_answer_is_lost(server: Valkey, tmp_p
             for ask in (
                 lambda: store.get(HERE),
                 lambda: ids(store),
-                lambda: store.page(HERE.tenant, Filter()),
+                lambda: store.page(HERE.tenant, SessionFilter()),
                 lambda: store.search(HERE.tenant, ["w"], user=None, before=None, limit=1),
                 lambda: store.update(HERE, title="t"),
                 lambda: store.delivered("nothing"),
@@ -215,7 +215,7 @@ def test_a_server_that_forgot_the_scripts_is_given_them_again(server: Valkey) ->
         await store.commit(change(message("b"), parcels=(parcel("p"),)))
         for ask in (
             lambda: store.commit(change(message("c"))),
-            lambda: store.page(HERE.tenant, Filter()),
+            lambda: store.page(HERE.tenant, SessionFilter()),
             lambda: store.search(HERE.tenant, ["w"], user=None, before=None, limit=1),
             lambda: store.take(NOW, until=NOW + 9, limit=9),
             lambda: store.delivered("p"),
@@ -235,7 +235,7 @@ def test_scripts_that_a_cluster_forgot_are_sent_again() -> None:
             await store.create(session(f"s{n}"), [message("a", words=["w"])])
         for node in cluster.nodes:
             node.ask("SCRIPT", "FLUSH")
-        assert len(await store.page(HERE.tenant, Filter())) == 20
+        assert len(await store.page(HERE.tenant, SessionFilter())) == 20
         for node in cluster.nodes:
             node.ask("SCRIPT", "FLUSH")
         assert len(await store.search(HERE.tenant, ["w"], user=None, before=None, limit=99)) == 20

@@ -230,7 +230,7 @@ class Machine:
         self.twin: ConversationState | None = None
         self._ids = minting or Ids()
         self._since = self._ids.next  # the first id of the last operation
-        self._valid, self._turn = set[tuple[bytes, int, str]](), 0
+        self._valid, self._steps = set[tuple[bytes, int, str]](), 0
         self._former: tuple[ConversationState, bytes] | None = None  # a view, and what it showed
         self.has_moved = False  # another writer was faster, and moved the head to another branch
 
@@ -259,7 +259,7 @@ class Machine:
         except Conflict:
             if not self.has_moved:
                 raise
-        await self.check()
+        await self.check(step.one + step.two)
         return True
 
     def manager(self, **settings: Any) -> SessionManager:
@@ -370,13 +370,14 @@ class Machine:
 
     # What must hold.
 
-    async def check(self) -> None:
+    async def check(self, by: int = 0) -> None:
         """Check that readers see what the model says, and that every window can be sent.
 
-        A handle shows all of it after each step; the other readers take turns.
+        A handle shows all of it after each step. The step's numbers select which other reader is asked, so
+        that a list of steps fails in the same way when others are left out.
         """
-        self._turn += 1
-        handle = self.handles[self._turn % 2]
+        self._steps += 1
+        handle = self.handles[by // READERS % 2]
         whole = await handle.conversation(last=ALL)
         self._check_model(whole, ALL)
         windows = [await preview(handle, budget) for budget in self.budgets]
@@ -386,16 +387,16 @@ class Machine:
                 self._check_window(window, budget, whole.manager)
         self._check_twin(expected)
         self._check_former(whole, expected)
-        match self._turn % READERS:
+        match by % READERS:
             case 0:
                 assert await seen(await self.opened(), self.budgets) == expected
             case 1:
                 self._check_default(await self.handles[0].conversation(), whole)
             case 2:
-                most = self._turn // READERS % 5 + 1
+                most = by // READERS % 5 + 1
                 self._check_model(await self.handles[0].conversation(last=most), most)
             case 3:
-                await self._check_log(handle)
+                await self._check_log(handle, by // READERS)
             case _ if self.process is not None:
                 assert await self.process.seen(self.url, self.id, self.budgets, self.cap) == expected
             case _:
@@ -466,9 +467,9 @@ class Machine:
             assert main.main_next_message == other.main_next_message
             assert main.main_latest_summary == other.main_latest_summary
 
-    async def _check_log(self, handle: Session) -> None:
+    async def _check_log(self, handle: Session, number: int) -> None:
         """Check messages and entries, read in some way."""
-        head, number = self.model.head, self._turn // 2
+        head = self.model.head
         said = head.messages
         match number % 3:
             case 0:

@@ -7,7 +7,6 @@ from typing import Literal
 
 from tests.properties.machine_model import Event
 from turnstate.checkpoints import CheckpointManager
-from turnstate.entry import Checkpoint
 from turnstate.home import Home
 from turnstate.session import Session
 
@@ -67,13 +66,13 @@ class WorkTree:
         What was created in it and is in no checkpoint stays: it is the user's. Return the label of a
         checkpoint that was taken of the tangent's files, if they were not in one.
         """
-        label = (await self.checkpoints.numbers()).next_turn
-        left = self.checkpoints.session.info.branch
+        session = self.checkpoints.session
+        label, before = (await self.checkpoints.numbers()).next_turn, await self.checkpoints.on_path()
+        left = session.info.branch
         await self.checkpoints.leave_tangent(BRINGS[how])
-        entries = await self.checkpoints.session.entries(branch=left, kinds=("checkpoint",))
-        kept = [one.entry.description for one in entries if isinstance(one.entry, Checkpoint)][-1:]
+        known = [one.entry for one in await session.entries(branch=left, kinds=("checkpoint",))]
         self._place(aside, Event("left"), hard=True)
-        return label if kept == ["when the tangent was left"] else None
+        return label if known[-1] != before[-1] else None
 
     async def restore(self, event: Event, restored: Event, *, conversation: bool, hard: bool) -> None:
         """Restore a checkpoint, with its files if the new event says so; the event keeps what they were."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -435,9 +435,14 @@ class RandomMachine(Machine):
 
     @rule(5, lambda self: not self.model.head.open_calls and not self.tree)
     async def take_a_side_trip(self, one: int, two: int) -> None:
-        """A tangent of two turns, as people have them."""
+        """A tangent of two turns, as people have them; now and then with another model, or taken back."""
         await self.begin_tangent(two, one)
         await self.take_turns(one, two)
+        if one % 4 == 1:
+            await self.change_model(two, one)
+            await self.take_turns(two, one)
+        elif one % 4 == 2:
+            await self._go_to(self.model.head.said_in_tangent[1].id, 2 * two + 5)
         await self.leave_tangent(one // 5, two)
 
     @rule(8, lambda self: self.model.kept or self.model.under_way)
@@ -457,7 +462,9 @@ class RandomMachine(Machine):
         homes = dict[str, Branch]()  # where each message was written
         for known in self.model.branches:
             homes |= {message.id: known for message in known.messages if message.id not in homes}
-        id = list(homes)[one % len(homes)]
+        await self._go_to(list(homes)[one % len(homes)], two, homes)
+
+    async def _go_to(self, id: str, two: int, homes: Mapping[str, Branch] | None = None) -> None:
         is_exact, is_before, is_fork = two % 8 == 1, two % 8 == 3, two % 2 == 0
         if is_fork:
             await self.both(two // 8, lambda session: session.fork(at=id), _operated(fork(id)), anywhere=True)
@@ -469,7 +476,7 @@ class RandomMachine(Machine):
                 anywhere=True,
             )
         here = {message.id for message in self.model.head.messages}
-        branch = self.model.head if id in here else homes[id]
+        branch = self.model.head if homes is None or id in here else homes[id]
         place = _place(branch, id)
         end = place if is_before else place + 1 if is_exact else branch.whole(place)
         anchor = place if is_before or is_exact else min(place, end)
@@ -524,7 +531,7 @@ class RandomMachine(Machine):
                 files=False,
                 conversation=conversation,
             )
-            name = restored.label = f"restore {one} {self._turn}"
+            name = restored.label = f"restore {one} {self._steps}"
 
             def same(twin: ConversationState) -> None:
                 number = twin.shown.checkpoints[found.index(chosen)][0]
@@ -545,7 +552,7 @@ class RandomMachine(Machine):
         if self.tree:
             await self.tree.undo_restore(found[1])
         else:
-            session, name = self.handles[one % 2], f"undo {one} {self._turn}"
+            session, name = self.handles[one % 2], f"undo {one} {self._steps}"
             marks = [(mark.seq, mark.entry) for mark in await session.entries(kinds=("restore",))]
             change = _undo(marks, found[1].label).change(name)
 

@@ -17,20 +17,27 @@ from tests.harness.thoroughness import examples
 from tests.harness.valkey_server import fresh_cluster, fresh_server
 from turnstate import Budget, errors
 from turnstate.archive import archive, bundles, encode_line, restore
+from turnstate.conversation import FileLineTracker
+from turnstate.log.tangents import Bring
 from turnstate.session import Session, SessionManager
 from turnstate.stores import connect
 from turnstate.stores.port import Store
-from turnstate.stores.values import Address, Filter, Row, SessionRow, Span
+from turnstate.stores.values import Address, Row, SessionFilter, SessionRow, Span
 from turnstate.testing import FixedClock, conversations
 
 pytestmark = pytest.mark.req("P3", "G2", "G6")
 
 END = 2**31 - 1
 
+WAYS: list[Bring | None] = [None, "tail", "summary"]
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["say", "say", "say", "say", "fork", "rewind", "undo", "reset", "cut", "cut", "system", "end"]
+            [
+                *["say", "say", "say", "say", "cut", "cut", "system", "settings", "lines", "reset", "end"],
+                *["fork", "rewind", "aside", "aside", "leave", "leave", "clear", "undo"],
+            ]
         ),
         st.integers(0, 2**16),
     ),
@@ -57,8 +64,18 @@ async def _take(session: Session, step: str, seed: int) -> Session:
         await session.fork(at=said[seed % len(said)].id if said and seed % 4 else None, name=f"f{seed}")
     elif step == "rewind" and said:
         await session.rewind(to=said[seed % len(said)].id)
+    elif step == "aside":
+        await session.begin_tangent(at=said[seed % len(said)].id if said and seed % 4 == 0 else None)
+    elif step == "leave":
+        await session.leave_tangent(WAYS[seed % len(WAYS)])
+    elif step == "clear":
+        await session.clear()
     elif step == "undo":
         await session.undo()
+    elif step == "settings":
+        await session.change_settings(extra={"color": seed})
+    elif step == "lines":
+        await session.record_lines({f"{seed % 3}.py": FileLineTracker(lines=seed) if seed % 4 else None})
     elif step == "reset":
         return await session.reset(system="anew" if seed % 2 else None)
     elif step == "cut":
@@ -72,7 +89,7 @@ async def _take(session: Session, step: str, seed: int) -> Session:
 
 async def exported(store: Store) -> list[str]:
     async def oldest_first() -> AsyncIterator[Address]:
-        for row in reversed(await store.page("default", Filter(), limit=END)):
+        for row in reversed(await store.page("default", SessionFilter(), limit=END)):
             yield row.address
 
     return [encode_line(line) async for line in archive(store, oldest_first())]
@@ -81,7 +98,7 @@ async def exported(store: Store) -> list[str]:
 async def kept(store: Store) -> list[tuple[SessionRow, list[object], list[list[Row]]]]:
     """Return all that a store holds of its sessions, except for what is specific to that store."""
     found = []
-    for row in await store.page("default", Filter(), limit=END):
+    for row in await store.page("default", SessionFilter(), limit=END):
         branches = await store.branches(row.address)
         rows = [await store.read(row.address, Span(branch.id, 1, END)) for branch in branches]
         found.append((structs.replace(row, fence=0), list[object](branches), rows))

@@ -172,7 +172,7 @@ ALLOWED = {
     "home.HomeDocument.read": HOME,
     "jobs.folder._read": WORKER,
     "memory.builtin.database.schema_steps": PACKAGE,
-    "memory.builtin.question._table": PACKAGE,
+    "memory.builtin.question._lines": PACKAGE,
     "report.html._resource": PACKAGE,
     "shadow.contents._text": SHADOW,
     "shadow.folder._read": SHADOW,

@@ -46,13 +46,13 @@ def session_names(ctx: click.Context, _parameter: click.Parameter, incomplete: s
 
 
 async def _names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    from ..stores.values import Filter  # deferred: help does not need it
+    from ..stores.values import SessionFilter  # deferred: help does not need it
     from ..terminal import lookup
 
     url = ctx.params.get("store") or os.environ.get(STORE_VARIABLE) or setting("store") or default_store()
     names = list[CompletionItem]()
     async with managed(url, ctx.params.get("tenant") or DEFAULT_TENANT, to_read=True) as sessions:
-        async for row in lookup.walk(sessions, Filter(user=ctx.params.get("user"))):
+        async for row in lookup.walk(sessions, SessionFilter(user=ctx.params.get("user"))):
             if row.id.startswith(incomplete):
                 names.append(CompletionItem(row.id, help=screen.escaped(row.title, 60)))
             if len(names) == MOST:

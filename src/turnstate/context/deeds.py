@@ -136,7 +136,7 @@ def _names(key: str, value: Any) -> bool:
     return bool(_short(key, value)) and (key != _DOUBTFUL_KEY or _looks_like_path(str(value)))
 
 
-class Fields(NamedTuple):
+class CallFields(NamedTuple):
     """The keys of an object that name paths and ids, and those of either that say what a call is about."""
 
     paths: tuple[str, ...]
@@ -145,11 +145,11 @@ class Fields(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def fields(keys: tuple[str, ...]) -> Fields:
+def fields(keys: tuple[str, ...]) -> CallFields:
     """Return what the keys of an object mean: the tools of a conversation use only a few sets of keys."""
     paths = tuple(key for key in keys if key in _PATH_KEYS)
     ids = tuple(key for key in keys if key == "id" or key.endswith(_ID_ENDINGS))
-    return Fields(
+    return CallFields(
         paths, ids, tuple(key for key in keys if key in paths or key in ids or key in _COMMAND_KEYS)
     )
 

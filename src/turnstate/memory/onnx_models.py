@@ -21,6 +21,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from .. import folder_gate
 from ..errors import InputError
 
 THREADS = 2
@@ -100,11 +101,11 @@ class OnnxEmbedder(_OnnxModel):
 
     def __init__(self, folder: str | Path) -> None:
         super().__init__(folder)
-        content = (Path(folder) / "model.onnx").read_bytes()
+        content = folder_gate.read_bytes(Path(folder) / "model.onnx")
         self.name = f"onnx {hashlib.sha256(content).hexdigest()[:16]}"
         """Vectors of different weights are not compared, even if their folder is the same."""
         pooling = Path(folder) / "1_Pooling" / "config.json"
-        known = json.loads(pooling.read_bytes()) if pooling.is_file() else {}
+        known = json.loads(folder_gate.read_bytes(pooling)) if pooling.is_file() else {}
         self._takes_first = bool(known.get("pooling_mode_cls_token"))
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:

@@ -29,7 +29,7 @@ from ..stores.values import Receipt
 from ..toolspec import ToolSpec
 from .append import append, interrupted, write
 from .lines import LineRecords
-from .operate import Outcome, ask, operate
+from .operate import Operated, ask, operate
 from .pending import Pending, pending
 from .summaries import Summarizer
 from .user_memory import UserMemory
@@ -84,7 +84,7 @@ class Handle:
         """Run an operation that only reads, and return its result."""
         return await ask(self.writer, operation)
 
-    async def operate(self, operation: Operation, *, anywhere: bool = False) -> Outcome:
+    async def operate(self, operation: Operation, *, anywhere: bool = False) -> Operated:
         """Run an operation and write its effect."""
         outcome = await operate(self.writer, operation, anywhere=anywhere)
         self._kept([entry for entry in outcome.effect.entries if isinstance(entry, Message)])

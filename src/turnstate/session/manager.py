@@ -46,7 +46,7 @@ from ..snapshots.content import from_snapshot, restored_row
 from ..snapshots.folder import snapshot_name
 from ..snapshots.writer import SnapshotWriter
 from ..stores.port import OnDisk, Store
-from ..stores.values import Address, Filter, Order, Removed, SessionRow
+from ..stores.values import Address, Order, Removed, SessionFilter, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
 from ..value import check_kind, check_number, check_whole, refuse
@@ -247,7 +247,7 @@ class SessionManager:
         check_kind("live", live, bool, optional=True)
         if order not in ("created", "active"):
             refuse("order", order, '"created" or "active"')
-        which = Filter(
+        which = SessionFilter(
             user=asked_name(user, "a user"),
             tag=asked_name(tag, "a tag"),
             since=_moment("since", since),

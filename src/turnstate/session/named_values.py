@@ -23,7 +23,7 @@ from ..errors import Conflict, TooLarge
 from ..log.entries import time_of
 from ..log.path import entries_of, path_to, rows_forwards
 from ..stores.port import Directory
-from ..stores.values import Address, Filter, Position, Row, SessionRow, Span
+from ..stores.values import Address, Position, Row, SessionFilter, SessionRow, Span
 from ..threads import is_large, off_loop
 from ..value import check_kind
 from .names import OWNERS, checked
@@ -43,7 +43,7 @@ def owner_address(tenant: str, user: str | None) -> Address:
 async def owner_states(store: Directory, tenant: str, user: str | None) -> list[Address]:
     """Return the addresses of the states that exist: of one user, or of the tenant and all its users."""
     found, after = list[Address](), None
-    while page := await store.page(OWNERS + tenant, Filter(user=user), after=after):
+    while page := await store.page(OWNERS + tenant, SessionFilter(user=user), after=after):
         found += [row.address for row in page]
         after = page[-1].mark()
     return found

@@ -21,7 +21,7 @@ from .writer import MODEL, SessionWriter
 T = TypeVar("T")
 
 
-class Outcome(NamedTuple):
+class Operated(NamedTuple):
     """What an operation returned, and the receipt of its change; None if there was nothing to write."""
 
     result: Any
@@ -35,7 +35,7 @@ async def ask(writer: SessionWriter, operation: Operation, *, small: bool = True
     return effect.result
 
 
-async def operate(writer: SessionWriter, operation: Operation, *, anywhere: bool = False) -> Outcome:
+async def operate(writer: SessionWriter, operation: Operation, *, anywhere: bool = False) -> Operated:
     """Run an operation and write its effect; if another writer was faster, run it again.
 
     If the head is then on another branch, `Conflict` is raised, since the operation was not meant for that
@@ -44,7 +44,7 @@ async def operate(writer: SessionWriter, operation: Operation, *, anywhere: bool
     while True:
         effect, (row, model) = await _effect(writer, operation)
         if effect.is_nothing:
-            return Outcome(effect.result, None, effect)
+            return Operated(effect.result, None, effect)
         records = await writer.records(effect.entries, model) if effect.entries else ()
         try:
             receipt = await writer.commit(
@@ -59,7 +59,7 @@ async def operate(writer: SessionWriter, operation: Operation, *, anywhere: bool
         else:
             writer.moved_head()
         if not effect.again:
-            return Outcome(effect.result, receipt, effect)
+            return Operated(effect.result, receipt, effect)
 
 
 async def _effect(

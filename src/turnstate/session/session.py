@@ -41,7 +41,7 @@ from ..log.operations import Operation
 from ..log.tangents import KeptTangent
 from ..log.undo import fork, rewind, undo
 from ..memory.facts import Fact
-from ..memory.port import Recollection
+from ..memory.port import Filter, Recollection
 from ..message import Message, not_a_message
 from ..models import Model
 from ..sticky import ContextManager, Gathered
@@ -316,10 +316,11 @@ class Session:
         """Return the window that `window` would return, without writing anything."""
         return await self._handle.window(budget, tools=tools, context=context, memory=memory, preview=True)
 
-    async def recall(self, query: str, k: int = 6) -> list[Recollection]:
+    async def recall(self, query: str, k: int = 6, *, where: Filter | None = None) -> list[Recollection]:
         """Search the user's long-term memory for a question, and return the best results first."""
         check_whole("k", k, least=0)
-        return await self._handle.required_memory().search(query, k)
+        check_kind("where", where, Filter, optional=True)
+        return await self._handle.required_memory().search(query, k, where)
 
     async def remember(self, text: str) -> None:
         """Store a note about the user in long-term memory; erasing this session erases the note."""

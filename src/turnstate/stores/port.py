@@ -18,7 +18,6 @@ from .values import (
     Change,
     Durability,
     FeedPage,
-    Filter,
     Finding,
     Hit,
     Lease,
@@ -30,6 +29,7 @@ from .values import (
     Recount,
     Removed,
     Row,
+    SessionFilter,
     SessionRow,
     Span,
 )
@@ -180,7 +180,7 @@ class Directory(Protocol):
     async def page(
         self,
         tenant: str,
-        which: Filter,
+        which: SessionFilter,
         *,
         order: Order = "created",
         after: PageMark | None = None,

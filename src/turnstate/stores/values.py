@@ -25,7 +25,6 @@ __all__ = [
     "Durability",
     "FeedItem",
     "FeedPage",
-    "Filter",
     "Finding",
     "Fork",
     "Hit",
@@ -40,6 +39,7 @@ __all__ = [
     "Recount",
     "Removed",
     "Row",
+    "SessionFilter",
     "SessionRow",
     "Span",
     "feed_number",
@@ -302,7 +302,7 @@ class Lease(Struct, frozen=True, kw_only=True):
     until: int
 
 
-class Filter(Struct, frozen=True, kw_only=True):
+class SessionFilter(Struct, frozen=True, kw_only=True):
     """Which sessions to list: those that match every field that is set."""
 
     user: str | None = None

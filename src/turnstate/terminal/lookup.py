@@ -27,7 +27,7 @@ from ..log.entries import last_messages
 from ..log.path import path_to
 from ..plain_text import first_words
 from ..session import SessionManager
-from ..stores.values import Address, Filter, Order, Row, SessionRow
+from ..stores.values import Address, Order, Row, SessionFilter, SessionRow
 from . import screen
 from .times import ago
 
@@ -54,7 +54,7 @@ async def session(sessions: SessionManager, name: str, *, user: str | None = Non
     if row := await _known(sessions, name, user):
         return row
     candidates = _Candidates(name)
-    async for row in walk(sessions, Filter(user=user)):
+    async for row in walk(sessions, SessionFilter(user=user)):
         candidates.add(row)
     return candidates.only(f"there is no session {name}; ")
 
@@ -64,7 +64,7 @@ async def newest_in(
 ) -> SessionRow:
     """Return the most recently active session that is bound to a folder; name another one in the error."""
     newest: SessionRow | None = None
-    async for row in walk(sessions, Filter(user=user), order="active"):
+    async for row in walk(sessions, SessionFilter(user=user), order="active"):
         known = bound(row, home)
         if known is not None and known.is_in(folder):
             return row
@@ -96,7 +96,7 @@ async def session_or_entry(
     if row := await _known(sessions, name, user):
         return row
     candidates = _Candidates(name)
-    async for page in _pages(sessions, Filter(user=user)):
+    async for page in _pages(sessions, SessionFilter(user=user)):
         if place := await _find(sessions, page, name):
             return place
         for row in page:
@@ -112,7 +112,7 @@ async def entry(sessions: SessionManager, row: SessionRow, id: str) -> EntryPlac
 
 
 async def walk(
-    sessions: SessionManager, which: Filter, *, order: Order = "created"
+    sessions: SessionManager, which: SessionFilter, *, order: Order = "created"
 ) -> AsyncIterator[SessionRow]:
     """Iterate over the sessions that match a filter, newest first by creation or by activity."""
     async for page in _pages(sessions, which, order):
@@ -133,12 +133,12 @@ async def _known(sessions: SessionManager, name: str, user: str | None) -> Sessi
     """Return the session with exactly this id, else for ``last`` the one with the newest activity."""
     if (row := await exact(sessions, name, user=user)) or name != LAST:
         return row
-    newest = await sessions.store.page(sessions.tenant, Filter(user=user), order="active", limit=1)
+    newest = await sessions.store.page(sessions.tenant, SessionFilter(user=user), order="active", limit=1)
     return newest[0] if newest else None
 
 
 async def _pages(
-    sessions: SessionManager, which: Filter, order: Order = "created"
+    sessions: SessionManager, which: SessionFilter, order: Order = "created"
 ) -> AsyncIterator[Sequence[SessionRow]]:
     after = None
     while page := await sessions.store.page(sessions.tenant, which, order=order, after=after, limit=PAGE):
@@ -221,7 +221,7 @@ async def chosen(sessions: SessionManager, name: str | None, *, user: str | None
         return await session(sessions, name, user=user)
     if not can_pick():
         raise click.UsageError(f"name a session: {NAMING}; {ADVICE}")
-    rows = [row async for row in walk(sessions, Filter(user=user), order="active")]
+    rows = [row async for row in walk(sessions, SessionFilter(user=user), order="active")]
     if not rows:
         raise NotFound(f"this store has no session yet; {FIRST_STEPS}")
     return await _picked(sessions, rows)

@@ -14,7 +14,7 @@ from turnstate.config.effects import shown_url
 from turnstate.config.table import default_store
 from turnstate.errors import InputError
 from turnstate.home import Home
-from turnstate.stores.values import Filter
+from turnstate.stores.values import SessionFilter
 
 pytestmark = pytest.mark.req("P3")
 
@@ -112,7 +112,7 @@ def test_a_url_is_shown_without_secrets_and_as_what_it_is(url: str, shown: str) 
 def test_ones_own_store_is_made_with_its_folder_and_closed(tmp_path: Path) -> None:
     async def test() -> None:
         async with opened(default_store()) as store:
-            assert await store.page("default", Filter()) == []
+            assert await store.page("default", SessionFilter()) == []
 
     asyncio.run(test())
     assert (tmp_path / "my home?" / "turnstate.db").is_file()

@@ -196,6 +196,21 @@ def test_what_left_the_live_history_survives_json() -> None:
         assert restored.messages == state.messages
 
 
+@pytest.mark.req("I4")
+def test_over_the_cap_a_cut_says_from_where_windows_show_exchanges() -> None:
+    with state_cap(5):
+        state = ConversationState("c")
+        talk(state, *map(str, range(5)))
+        assert state.latest_summary is None
+        talk(state, "5")
+        assert state.latest_summary is not None
+        assert state.latest_summary[1].details == {"operation": "cap"}
+        shown = [message.text for message in state.window().messages if message.role == "user"]
+        assert prompts(state)[-1] == "5"
+        assert "0" not in shown
+        assert shown[-1] == "5"
+
+
 @pytest.mark.req("I5")
 def test_the_valid_range_moves_with_the_budget() -> None:
     state = ConversationState("c")

@@ -9,11 +9,11 @@ import pytest
 from turnstate import Message
 from turnstate.context.cut import carried
 from turnstate.entry import Cut, Entry, Revert, Tangent
-from turnstate.errors import InputError, NothingToUndo
+from turnstate.errors import InputError, NothingToUndo, SessionError
 from turnstate.ids import MessageId
 from turnstate.log.memory_log import MemoryLog
 from turnstate.log.operations import Effect, Placed
-from turnstate.log.undo import undo
+from turnstate.log.undo import undo, undo_restore
 from turnstate.stores.values import BranchRow
 
 BOTH = (MessageId("m0"), MessageId("m1"))
@@ -155,3 +155,11 @@ def test_undo_of_one_kind_only_refuses_any_other_and_changes_nothing() -> None:
         log.operate(undo("compact"), now=1)
     assert log.entries[1] == before
     assert log.operate(undo("clear"), now=1).result == "clear"
+
+
+def test_only_a_restore_is_undone_as_one() -> None:
+    log = log_of(SAID, tangent=[SAID])
+    log.head = log.tip(2)
+    for number in (1, 2):
+        with pytest.raises(SessionError, match=rf"entry {number} is not a restore"):
+            log.operate(undo_restore(number), now=1)

@@ -14,7 +14,7 @@ from tests.unit.session.session_fixtures import Harness, run
 from turnstate import Budget, Message, SessionManager, blocking
 from turnstate.entry import Bootstrap
 from turnstate.errors import InputError, InvalidSetting, NotFound
-from turnstate.memory import MemoryEngine, Recollection, User, open_engine
+from turnstate.memory import Filter, MemoryEngine, Recollection, User, open_engine
 from turnstate.memory.engines import NoEngine, beside
 from turnstate.session import Recall, Session
 from turnstate.session.user_memory import framed
@@ -48,8 +48,10 @@ async def _given(value: Any) -> Any:
     return await value() if callable(value) else value
 
 
-def hit(text: str, *, session: str = "old", message: str = "m1") -> Recollection:
-    return Recollection(text=text, session=session, message=message, timestamp="2025-06-15T12:00:00Z")
+def hit(text: str, *, session: str = "old", message: str = "m1", score: float = 1.0) -> Recollection:
+    return Recollection(
+        text=text, session=session, message=message, timestamp="2025-06-15T12:00:00Z", score=score
+    )
 
 
 async def bootstraps(session: Session) -> list[str]:
@@ -215,6 +217,20 @@ async def test_a_recall_that_fails_or_is_switched_off_leaves_the_turn_as_it_is(h
 
 
 @run
+async def test_hits_under_the_least_score_are_left_out_of_a_turn(harness: Harness) -> None:
+    hits = [hit("I live in Porto.", score=0.5), hit("I like rain.", message="m2", score=0.1)]
+    for least, shown in ((0.2, False), (0.0, True)):
+        sessions = await harness.manager(memory=Engine("", hits), recall=Recall(min_score=least))
+        session = await sessions.create(user="ann")
+        async with session.turn("Where?", budget=BUDGET) as turn:
+            request = str(await turn.request("openai-chat", model="m"))
+        assert "Porto" in request
+        assert ("rain" in request) is shown
+        found = await session.recall("Where?", where=Filter(min_score=0.4))
+        assert [one.text for one in found] == ["I live in Porto."]
+
+
+@run
 async def test_recall_and_remember_need_a_user_and_an_engine(harness: Harness) -> None:
     engine = Engine("", [hit("I live in Porto.")])
     sessions = await harness.manager(memory=engine)
@@ -353,7 +369,13 @@ def test_the_place_of_the_built_in_engine_is_beside_the_store() -> None:
 
 
 def test_settings_of_recall_are_checked() -> None:
-    for bad in ({"hits": -1}, {"tokens": 1.5}, {"seconds": 0}, {"profile_seconds": float("nan")}):
+    for bad in (
+        {"hits": -1},
+        {"min_score": 2},
+        {"tokens": 1.5},
+        {"seconds": 0},
+        {"profile_seconds": float("nan")},
+    ):
         with pytest.raises(InvalidSetting):
             Recall(**bad)
 

@@ -26,7 +26,7 @@ from turnstate.errors import StoreDamaged
 from turnstate.session import Session
 from turnstate.stores.sqlite import SqliteStore, soundness
 from turnstate.stores.sqlite.search import words_are_indexed
-from turnstate.stores.values import Address, Change, Filter, Fork, Span
+from turnstate.stores.values import Address, Change, Fork, SessionFilter, Span
 
 T = TypeVar("T")
 
@@ -253,9 +253,9 @@ def test_no_list_and_no_search_is_incomplete_if_any_index_of_sessions_is(
 
     async def read(store: SqliteStore) -> None:
         asked: list[Callable[[], Coroutine[Any, Any, Any]]] = [
-            lambda: store.page(LONG.tenant, Filter()),
-            lambda: store.page(LONG.tenant, Filter(user="u")),
-            lambda: store.page(LONG.tenant, Filter(), order="active"),
+            lambda: store.page(LONG.tenant, SessionFilter()),
+            lambda: store.page(LONG.tenant, SessionFilter(user="u")),
+            lambda: store.page(LONG.tenant, SessionFilter(), order="active"),
             lambda: store.due(LONG.tenant, NOW + 10_000),
             lambda: store.search(LONG.tenant, ["disk"], user=None, before=None, limit=9),
             lambda: store.get(Address(LONG.tenant, "unknown")),
@@ -284,8 +284,8 @@ def test_sessions_are_listed_by_their_tags_without_the_table_of_tags(path: Path)
     empty(path, "tag")
 
     async def read(store: SqliteStore) -> list[str]:
-        assert await store.page(LONG.tenant, Filter(tag="z")) == []
-        return [row.id for row in await store.page(LONG.tenant, Filter(tag="x"))]
+        assert await store.page(LONG.tenant, SessionFilter(tag="z")) == []
+        return [row.id for row in await store.page(LONG.tenant, SessionFilter(tag="x"))]
 
     assert run(path, read) == ["long"]
 
@@ -297,7 +297,7 @@ def test_a_session_whose_row_is_gone_is_damaged_and_not_unknown(path: Path) -> N
         with pytest.raises(StoreDamaged, match="session long cannot be read"):
             await store.get(LONG)
         with pytest.raises(StoreDamaged):
-            await store.page(LONG.tenant, Filter())
+            await store.page(LONG.tenant, SessionFilter())
 
     run(path, read)
 

@@ -19,7 +19,6 @@ from turnstate.stores.sqlite.rows import checksum
 from turnstate.stores.values import (
     Address,
     Change,
-    Filter,
     Finding,
     Fork,
     Key,
@@ -27,6 +26,7 @@ from turnstate.stores.values import (
     Record,
     Recount,
     Row,
+    SessionFilter,
     SessionRow,
     Span,
 )
@@ -155,7 +155,7 @@ async def everything(store: SqliteStore) -> dict[tuple[Address, int, int], Row]:
     """Return all entries that the store returns, by position."""
     found = dict[tuple[Address, int, int], Row]()
     for tenant in ("acme", "other"):
-        for one in await store.page(tenant, Filter()):
+        for one in await store.page(tenant, SessionFilter()):
             for branch in await store.branches(one.address):
                 for row in await store.read(one.address, Span(branch.id, 1, END)):
                     found[one.address, branch.id, row.seq] = row

@@ -33,7 +33,7 @@ from ...session import SessionManager
 from ...session.named_values import owner_states
 from ...session.names import OWNERS
 from ...stores.port import FindsSessions, Store
-from ...stores.values import Address, Filter, SessionRow
+from ...stores.values import Address, SessionFilter, SessionRow
 from ...terminal import lookup, screen
 from ...terminal.screen import Step, metered
 from .. import destination, documents
@@ -154,7 +154,7 @@ async def _everything(sessions: SessionManager, user: str | None, target: Format
     tenants = [sessions.tenant, *([OWNERS + sessions.tenant] if with_states else [])]
     if isinstance(store, FindsSessions):  # not by its lists: nothing mends them, and export is the way out
         return await _found(store, store.addresses(), tenants, user)
-    chosen = [row.address async for row in lookup.walk(sessions, Filter(user=user))][::-1]
+    chosen = [row.address async for row in lookup.walk(sessions, SessionFilter(user=user))][::-1]
     return chosen + (await owner_states(store, sessions.tenant, user) if with_states else [])
 
 

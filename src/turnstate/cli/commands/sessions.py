@@ -12,7 +12,7 @@ import click
 
 from ...plain_text import counted
 from ...session import Session
-from ...stores.values import Filter, SessionRow
+from ...stores.values import SessionFilter, SessionRow
 from ...terminal import lookup, screen
 from ...terminal.screen import table
 from ...terminal.session_text import row_fields, row_text, state
@@ -105,11 +105,11 @@ def list_command(
       idle             seconds of inactivity after which it expires, or null
       epoch, version, branch, counter
     """
-    which = Filter(user=user, tag=tag, since=since, until=until, live=live)
+    which = SessionFilter(user=user, tag=tag, since=since, until=until, live=live)
     return asyncio.run(_list(store, tenant, which, limit, as_json=as_json))
 
 
-async def _list(store: str, tenant: str, which: Filter, limit: int, *, as_json: bool) -> int:
+async def _list(store: str, tenant: str, which: SessionFilter, limit: int, *, as_json: bool) -> int:
     listed, count, more = list[SessionRow](), 0, False
     async with managed(store, tenant, to_read=True) as sessions:
         async for row in lookup.walk(sessions, which):
@@ -126,7 +126,7 @@ async def _list(store: str, tenant: str, which: Filter, limit: int, *, as_json: 
     if more:
         screen.say(f"showing the newest {limit:,}; --limit 0 shows all")
     elif not count:
-        screen.say(f"no sessions found{'' if which != Filter() else f'; {lookup.FIRST_STEPS}'}")
+        screen.say(f"no sessions found{'' if which != SessionFilter() else f'; {lookup.FIRST_STEPS}'}")
     return 0
 
 

@@ -10,7 +10,7 @@ import msgspec
 from ...plain_text import counted
 from ...session import Erasure, SessionManager
 from ...snapshots import FOLDER, Snapshots
-from ...stores.values import Filter, Removed, SessionRow
+from ...stores.values import Removed, SessionFilter, SessionRow
 from ...terminal import lookup, screen
 from ...terminal.screen import confirmed
 from ...terminal.session_text import entry_count, row_text
@@ -113,7 +113,7 @@ async def _one(store: str, tenant: str, id: str, user: str | None, *, yes: bool)
 
 async def _matching(store: str, tenant: str, user: str | None) -> list[SessionRow]:
     async with managed(store, tenant) as sessions:
-        return [row async for row in lookup.walk(sessions, Filter(user=user))]
+        return [row async for row in lookup.walk(sessions, SessionFilter(user=user))]
 
 
 async def _destroy(store: str, tenant: str, id: str, user: str | None) -> Removed:

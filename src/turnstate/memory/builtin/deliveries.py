@@ -17,7 +17,7 @@ from ..facts import Claim, Fact
 from ..port import User, mark_of
 from .database import Ask, Operation, asked
 from .documents import (
-    Owner,
+    DocumentOwner,
     add_documents,
     known_owner,
     lock,
@@ -85,14 +85,14 @@ def store(batch: DeliveryBatch, *, limit: int, most_facts: int, now: str) -> Ope
     return dropped
 
 
-def _session(owner: Owner, name: str) -> Operation[int]:
+def _session(owner: DocumentOwner, name: str) -> Operation[int]:
     yield from asked("add_session", owner=owner.id, name=name)
     ((id,),) = yield from asked("session", owner=owner.id, name=name)
     return int(id)
 
 
 def _unknown(
-    batch: DeliveryBatch, owner: Owner, session: int
+    batch: DeliveryBatch, owner: DocumentOwner, session: int
 ) -> Operation[list[tuple[MessageDraft, bytes | None]]]:
     """Return the drafts of messages that the memory does not have yet, each once, with their vectors."""
     vectors = batch.vectors or [None] * len(batch.drafts)

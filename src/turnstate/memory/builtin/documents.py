@@ -25,7 +25,7 @@ EVICTED_SHARE = 0.02
 """The share of a full memory that is dropped together, so that not every delivery has to make room."""
 
 
-class Owner(NamedTuple):
+class DocumentOwner(NamedTuple):
     """The row of a user."""
 
     id: int
@@ -41,21 +41,21 @@ def lock(mark: bytes) -> Operation[None]:
     yield from asked("lock", key=int.from_bytes(mark[:8], signed=True))
 
 
-def known_owner(user: User) -> Operation[Owner | None]:
+def known_owner(user: User) -> Operation[DocumentOwner | None]:
     """Lock a user and return the row, or None if nothing is known about the user."""
     yield from lock(mark_of(user))
     rows = yield from asked("owner", tenant=user.tenant, name=user.id)
-    return Owner(*rows[0]) if rows else None
+    return DocumentOwner(*rows[0]) if rows else None
 
 
-def new_owner(user: User) -> Operation[Owner]:
+def new_owner(user: User) -> Operation[DocumentOwner]:
     """Return the row of a user, and add it if it is missing; the caller holds the lock."""
     yield from asked("add_owner", tenant=user.tenant, name=user.id)
     (row,) = yield from asked("owner", tenant=user.tenant, name=user.id)
-    return Owner(*row)
+    return DocumentOwner(*row)
 
 
-def set_owner(owner: Owner) -> Operation[None]:
+def set_owner(owner: DocumentOwner) -> Operation[None]:
     """Write the counts of a user, with a new version."""
     counts = owner._asdict()
     yield from asked(
@@ -64,8 +64,8 @@ def set_owner(owner: Owner) -> Operation[None]:
 
 
 def add_documents(
-    owner: Owner, session: int, new: Sequence[tuple[MessageDraft, bytes | None]], embedder: str
-) -> Operation[Owner]:
+    owner: DocumentOwner, session: int, new: Sequence[tuple[MessageDraft, bytes | None]], embedder: str
+) -> Operation[DocumentOwner]:
     """Write drafts as documents, with their postings and vectors."""
     numbered = list(enumerate(new, owner.next))
     rows = [
@@ -108,7 +108,9 @@ def put_vectors(user: User, embedder: str, vectors: Mapping[int, bytes]) -> Oper
     yield from set_owner(owner)
 
 
-def _vector_rows(owner: Owner, embedder: str, vectors: Mapping[int, bytes]) -> list[dict[str, object]]:
+def _vector_rows(
+    owner: DocumentOwner, embedder: str, vectors: Mapping[int, bytes]
+) -> list[dict[str, object]]:
     return [
         {"owner": owner.id, "number": number, "embedder": embedder, "data": data}
         for number, data in vectors.items()
@@ -137,7 +139,7 @@ def _postings(owner: int, wanted: Iterable[tuple[int, str]]) -> Operation[dict[t
     return {(chunk, term): bytes(numbers) for term, chunk, numbers in rows}
 
 
-def remove_documents(owner: Owner, numbers: Sequence[int]) -> Operation[Owner]:
+def remove_documents(owner: DocumentOwner, numbers: Sequence[int]) -> Operation[DocumentOwner]:
     """Delete documents with their postings and vectors."""
     if not numbers:
         return owner
@@ -167,7 +169,7 @@ def _all_terms(row: tuple[Any, ...]) -> set[str]:
     return {*terms(text), *days_of(text, said), *all_concept_terms()}
 
 
-def make_room(owner: Owner, limit: int) -> Operation[tuple[Owner, int]]:
+def make_room(owner: DocumentOwner, limit: int) -> Operation[tuple[DocumentOwner, int]]:
     """Delete the oldest documents without facts or, if nearly all have facts, the oldest of all."""
     wanted = owner.size - limit + int(limit * EVICTED_SHARE)
     rows = yield from asked("oldest_documents", owner=owner.id, limit=wanted)

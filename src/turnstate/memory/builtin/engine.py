@@ -31,7 +31,7 @@ from ..rules.secrets import is_secret
 from . import deliveries, search, transfer
 from .database import Database, Operation
 from .deliveries import DeliveryBatch, RefusedDelivery
-from .documents import Owner
+from .documents import DocumentOwner
 from .drafts import MessageDraft, addressed, drafts, redrafted
 from .fact_rows import change_fact, drop_facts, facts_about, facts_of, newest_facts, timestamp
 from .meaning import Meaning
@@ -234,9 +234,9 @@ class BuiltinEngine:
         if self._reranker is not None:
             await self._reranker.close()
 
-    async def _owner(self, user: User) -> Owner | None:
+    async def _owner(self, user: User) -> DocumentOwner | None:
         rows = await self._database.rows("owner", tenant=user.tenant, name=user.id)
-        return Owner(*rows[0]) if rows else None
+        return DocumentOwner(*rows[0]) if rows else None
 
     async def _take(self, handed: Evicted | SessionRecord, summary: str) -> None:
         user, session, since = handed.owner, handed.session, handed.since

@@ -19,7 +19,7 @@ from ...errors import InputError
 from ..embedder import Embedder
 from ..port import User
 from .database import Database, Operation, asked
-from .documents import Owner, put_vectors
+from .documents import DocumentOwner, put_vectors
 
 if TYPE_CHECKING:
     from .vectors import Similarities, Vectors
@@ -112,7 +112,7 @@ class Meaning:
         rows = await self._database.rows("owner", tenant=user.tenant, name=user.id)
         if not rows:
             return
-        owner = Owner(*rows[0])
+        owner = DocumentOwner(*rows[0])
         missing = await self._database.rows(
             "without_vector",
             owner=owner.id,
@@ -127,7 +127,7 @@ class Meaning:
         if len(new) == len(missing) < FILLED:
             self._filled[owner.id] = owner.next
 
-    async def similarities(self, owner: Owner, question: str) -> Similarities | None:
+    async def similarities(self, owner: DocumentOwner, question: str) -> Similarities | None:
         """Return how similar each turn of a user is to a question; None if the embedder fails."""
         try:
             async with asyncio.timeout(PATIENCE):
@@ -138,13 +138,15 @@ class Meaning:
         vectors = await self._loaded(owner, 2 * len(vector))
         return await asyncio.to_thread(vectors.similarities, vector)
 
-    def of(self, owner: Owner, similar: Similarities, numbers: list[int]) -> Operation[dict[int, float]]:
+    def of(
+        self, owner: DocumentOwner, similar: Similarities, numbers: list[int]
+    ) -> Operation[dict[int, float]]:
         """Return how similar the given turns are to a question, by their nearest passages."""
         return similar.of(
             (yield from asked("vectors_of", owner=owner.id, embedder=self.name, numbers=numbers))
         )
 
-    async def _loaded(self, owner: Owner, width: int) -> Vectors:
+    async def _loaded(self, owner: DocumentOwner, width: int) -> Vectors:
         """Return the current vectors of a user; if turns were only added, read just the new ones."""
         kept: Vectors | None = self._cache.get(owner.id)
         if kept is not None and kept.version == owner.version:

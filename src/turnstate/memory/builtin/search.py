@@ -31,7 +31,7 @@ from ..port import Filter, Recollection
 from ..reranker import Reranker
 from .asking import questions
 from .database import Database, Operation, asked
-from .documents import Owner
+from .documents import DocumentOwner
 from .meaning import Meaning
 from .question import Question
 from .ranking import CANDIDATES, REACH, RankedTurn, Ranking, Surroundings, TurnScan, idf
@@ -87,7 +87,7 @@ class Scanned(NamedTuple):
 
 async def found(
     database: Database,
-    owner: Owner,
+    owner: DocumentOwner,
     query: str,
     k: int,
     where: Filter,
@@ -105,7 +105,7 @@ async def found(
     answers = list[list[Recollection]]()
     for text in asked_for:
         question = Question.of(text[:MAX_QUESTION], names, today).with_days(years)
-        search = _Search(question, {*question.terms, *addressed}, allowed)
+        search = _QuestionSearch(question, {*question.terms, *addressed}, allowed)
         if meaning is not None:
             similar, scanned = await asyncio.gather(
                 meaning.similarities(owner, question.spoken),
@@ -139,7 +139,7 @@ def _joined(answers: Sequence[list[Recollection]], least: float) -> list[Recolle
     return list(found.values())
 
 
-class _Search(NamedTuple):
+class _QuestionSearch(NamedTuple):
     """One question on its way."""
 
     question: Question
@@ -175,7 +175,7 @@ def _known(owner: int, where: Filter) -> Operation[tuple[dict[str, str], range, 
     return names, range(min(years, default=0), max(years, default=-1) + 1)[-MOST_YEARS:], allowed
 
 
-def _answers(owner: Owner, search: _Search, most: int) -> Operation[list[Recollection]]:
+def _answers(owner: DocumentOwner, search: _QuestionSearch, most: int) -> Operation[list[Recollection]]:
     """Return the best turns for a question, each text once."""
     ranking = yield from _ranking(owner, search, search.scanned or (yield from _scanned(owner, search)))
     texts = yield from _look_again(owner, ranking, search.known)
@@ -193,14 +193,14 @@ def _answers(owner: Owner, search: _Search, most: int) -> Operation[list[Recolle
     return list(found.values())[:most]
 
 
-def _scanned(owner: Owner, search: _Search) -> Operation[Scanned]:
+def _scanned(owner: DocumentOwner, search: _QuestionSearch) -> Operation[Scanned]:
     """Return the postings of the terms of a question, and the candidates that they lead to."""
     lists = yield from _lists(owner.id, search.question.terms)
     scan = TurnScan(search.question, lists, owner.size)
     return Scanned(lists, scan.idf, scan.found(search.allowed))
 
 
-def _ranking(owner: Owner, search: _Search, scanned: Scanned) -> Operation[Ranking]:
+def _ranking(owner: DocumentOwner, search: _QuestionSearch, scanned: Scanned) -> Operation[Ranking]:
     """Return the candidates, ranked by the terms of a question and by similarity."""
     question, (lists, idf_of, numbers) = search.question, scanned
     near_in_meaning: dict[int, float] | None = None
@@ -233,7 +233,7 @@ def _surroundings(owner: int, numbers: Iterable[int]) -> Operation[Surroundings]
 
 
 def _look_again(
-    owner: Owner, ranking: Ranking, known: Collection[str]
+    owner: DocumentOwner, ranking: Ranking, known: Collection[str]
 ) -> Operation[dict[int, tuple[Any, ...]]]:
     """Add the scores for the most distinctive terms of the best turns; return the rows of these turns."""
     best = ranking.best()[:FEEDBACK_TURNS]

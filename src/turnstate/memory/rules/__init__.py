@@ -19,7 +19,7 @@ from msgspec import structs
 from ..facts import MAX_VALUE, Claim, Said
 from .clauses import Clause, Correction, judged
 from .orders import is_order
-from .rule import Rule, compiled
+from .rule import FactRule, compiled
 from .secrets import is_secret
 from .times import limit
 
@@ -99,7 +99,7 @@ def _claims(clause: Clause, said: Said, subject: str) -> Iterator[Claim]:
             )
 
 
-def _ends(rule: Rule, value: str, clause: Clause) -> tuple[str, ...]:
+def _ends(rule: FactRule, value: str, clause: Clause) -> tuple[str, ...]:
     """Return the values that a claim takes the place of: the opposite, and what the clause says is wrong."""
     opposites = list[str]()
     if rule.kind == "preference" and not rule.slot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .language import Language
-from .rule import Rule, rule
+from .rule import FactRule, rule
 
 _HAN = "\u4e00-\u9fff"
 _WHEN = "(?:现在|目前|如今|一直|已经|还|就|都|也|平时|从小|是|刚刚?|最近|又|再|后来|终于|(?:半|\\d+|[一二两三四五六七八九十]+)(?:个?月|年|天|周)前|上个?月|上周|去年|今年|前年|(?:\\d+|[一二三四五六七八九十]+)月(?:份)?|\\d{4}年)*"
@@ -45,7 +45,7 @@ def _thing(text: str) -> str:
     return re.sub("^[吃喝看听](?=.)", "", text)
 
 
-_RULES: tuple[Rule, ...] = (
+_RULES: tuple[FactRule, ...] = (
     rule("name", f"我(?:的名字|的真名|的全名|真名|本名|全名|的本名)?(?:叫做?|是叫|的名字是|名叫)(?![他她你它了过不车外人])(?!我){_NAME}{_NAME_END}", "name"),
     rule("name", f"我的?(?:名字|真名|全名|本名|姓名)(?:是|叫){_NAME}{_NAME_END}", "name"),
     rule("name", f"我是(?!{_JOB}(?:，|。|！|\x1f|$))(?P<value>[{_SURNAMES}](?!手|管|领|性|虎)[{_HAN}]{{1,2}})(?<![人的座族])(?=，|。|！|\x1f|$)", "name"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .language import Language
-from .rule import Rule, rule
+from .rule import FactRule, rule
 
 _ADVERB = (
     r"(?: (?:been|just|finally|recently|actually|now|also|both|really|currently|already|officially|then|still|"
@@ -66,7 +66,7 @@ _NOT_LIKED = (
 )
 _LIKE = r"(?:like|love|adore|enjoy|prefer)"
 
-_RULES: tuple[Rule, ...] = (
+_RULES: tuple[FactRule, ...] = (
     # Who the user is
     rule("name", rf"my (?:full |real |first |legal |actual )?name(?:[’']s| is){_ADVERB} (?P<value>{_NAME})", "name"),
     rule("name", rf"I(?:[’']?m| am) {_NATION}(?P<value>{_NAME})(?=,? (?:an?|the|from)\b|,? ?\x1f[, ]*(?:but |and )?(?:please |you can |just |so )?(?:everyone |everybody |people |friends |my friends )?calls? me)", "name"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from .language import Language
-from .rule import Rule, rule
+from .rule import FactRule, rule
 
 _WHEN = "(?:先月|先週|先日|昨日|今日|今月|今週|今年|去年|昨年|最近|現在|今|年|月|日|末|春|夏|秋|冬)*"
 _BEFORE = f"{_WHEN}(?:もう|また|結局|今度は|ついに|やっと)?(?:[^はがもを、\x1f]{{0,16}}(?:で|に|から|前|まで|年|月|と|り|、|\x1f))??"
@@ -47,7 +47,7 @@ def _plain_verb(text: str) -> str:
     return text[:-1] + _U[text[-1]] if text[-1:] in _U else f"{text}る"
 
 
-_RULES: tuple[Rule, ...] = (
+_RULES: tuple[FactRule, ...] = (
     rule("name", f"(?:私|僕|俺|わたし)の(?:本名|名前|氏名)は{_NAME}{_IS}", "name"),
     rule("name", f"(?:本名|フルネーム)は{_NAME}{_IS}", "name"),
     rule("name", f"{_I}(?P<value>[一-龥々ァ-ヺーA-Za-z・]{{1,16}}|[一-龥々]{{1,4}}[ぁ-ん]{{1,6}}?)と(?:申します|いいます|言います|申しまして)", "name"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .rule import Rule
+from .rule import FactRule
 
 
 class Language(NamedTuple):
     """How a language shows whose a clause is, and whether it is meant."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[FactRule, ...]
     boundary: str
     """Where a new clause begins."""
     lead: str

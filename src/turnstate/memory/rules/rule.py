@@ -13,7 +13,7 @@ BOUNDARY = "\x1f"
 """Stands between two clauses; a value ends there unless its pattern allows the character."""
 
 
-class Rule(NamedTuple):
+class FactRule(NamedTuple):
     """A pattern whose group ``value`` matches the claimed value, and ``slot`` what it is a value of."""
 
     kind: FactKind
@@ -61,9 +61,9 @@ def rule(
     passes: bool = False,
     timed: bool = False,
     shape: Callable[[str], str] | None = None,
-) -> Rule:
+) -> FactRule:
     """Return a rule; its pattern ignores case."""
-    return Rule(kind, pattern, slot, denies, prefix, of_anyone, negated, several, passes, timed, shape)
+    return FactRule(kind, pattern, slot, denies, prefix, of_anyone, negated, several, passes, timed, shape)
 
 
 @cache

@@ -23,7 +23,6 @@ from ..values import (
     Durability,
     FeedItem,
     FeedPage,
-    Filter,
     Finding,
     Hit,
     Lease,
@@ -35,6 +34,7 @@ from ..values import (
     Recount,
     Removed,
     Row,
+    SessionFilter,
     SessionRow,
     Span,
     feed_number,
@@ -229,7 +229,7 @@ class MemoryStore:
     async def page(
         self,
         tenant: str,
-        which: Filter,
+        which: SessionFilter,
         *,
         order: Order = "created",
         after: PageMark | None = None,
@@ -409,7 +409,7 @@ def _forked(kept: StoredSession, change: Change) -> BranchRow | None:
     )
 
 
-def _matches(row: SessionRow, which: Filter) -> bool:
+def _matches(row: SessionRow, which: SessionFilter) -> bool:
     return (
         which.user in (None, row.user)
         and (which.tag is None or which.tag in row.tags)

@@ -23,7 +23,6 @@ from ..values import (
     Change,
     Durability,
     FeedPage,
-    Filter,
     Finding,
     Hit,
     Lease,
@@ -35,6 +34,7 @@ from ..values import (
     Recount,
     Removed,
     Row,
+    SessionFilter,
     SessionRow,
     Span,
 )
@@ -195,7 +195,7 @@ class PostgresStore:
     async def page(
         self,
         tenant: str,
-        which: Filter,
+        which: SessionFilter,
         *,
         order: Order = "created",
         after: PageMark | None = None,

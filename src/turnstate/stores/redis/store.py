@@ -23,7 +23,6 @@ from ..values import (
     Change,
     Durability,
     FeedPage,
-    Filter,
     Finding,
     Hit,
     Lease,
@@ -35,6 +34,7 @@ from ..values import (
     Recount,
     Removed,
     Row,
+    SessionFilter,
     SessionRow,
     Span,
 )
@@ -199,7 +199,7 @@ class RedisStore:
     async def page(
         self,
         tenant: str,
-        which: Filter,
+        which: SessionFilter,
         *,
         order: Order = "created",
         after: PageMark | None = None,
@@ -216,7 +216,7 @@ class RedisStore:
         return await self._first(tenant, listed, limit, lambda row: _matches(row, which))
 
     async def _page_of_user_by_activity(
-        self, tenant: str, user: str, which: Filter, after: PageMark | None, limit: int
+        self, tenant: str, user: str, which: SessionFilter, after: PageMark | None, limit: int
     ) -> list[SessionRow]:
         """Sort the sessions of a user by activity; only a tenant as a whole has such a list."""
         listed = MergedList(self._server, b"u" + named(tenant) + named(user))
@@ -432,7 +432,7 @@ def _time(moment: int) -> bytes:
     return b"%d" % natural(moment)
 
 
-def _matches(row: SessionRow, which: Filter) -> bool:
+def _matches(row: SessionRow, which: SessionFilter) -> bool:
     return (
         (which.tag is None or which.tag in row.tags)
         and (which.since is None or row.active >= which.since)

@@ -33,7 +33,6 @@ from ..values import (
     Change,
     Durability,
     FeedPage,
-    Filter,
     Finding,
     Hit,
     Lease,
@@ -46,6 +45,7 @@ from ..values import (
     Recount,
     Removed,
     Row,
+    SessionFilter,
     SessionRow,
     Span,
 )
@@ -288,7 +288,7 @@ class SqliteStore:
     async def page(
         self,
         tenant: str,
-        which: Filter,
+        which: SessionFilter,
         *,
         order: Order = "created",
         after: PageMark | None = None,

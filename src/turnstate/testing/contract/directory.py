@@ -10,7 +10,7 @@ from msgspec import structs
 
 from ...errors import AlreadyExists, Conflict, NotFound
 from ...stores.port import Store
-from ...stores.values import Address, Filter, Fork, Key, Order, Removed, SessionRow, Span
+from ...stores.values import Address, Fork, Key, Order, Removed, SessionFilter, SessionRow, Span
 from .scenes import (
     END,
     HERE,
@@ -30,7 +30,9 @@ from .scenes import (
 )
 
 
-async def listed(store: Store, which: Filter, *, order: Order = "created", limit: int = 100) -> list[str]:
+async def listed(
+    store: Store, which: SessionFilter, *, order: Order = "created", limit: int = 100
+) -> list[str]:
     """Return the ids of all matching sessions, read page by page."""
     found, after = list[str](), None
     while page := await store.page(HERE.tenant, which, order=order, after=after, limit=limit):
@@ -100,7 +102,11 @@ class DirectoryContract(Scene):
             await store.create(row)
         newest_first = sorted(rows, key=lambda row: (row.created, row.id), reverse=True)
         for limit in (1, 7, len(rows), 1_000):
-            equal(await listed(store, Filter(), limit=limit), [row.id for row in newest_first], f"by {limit}")
+            equal(
+                await listed(store, SessionFilter(), limit=limit),
+                [row.id for row in newest_first],
+                f"by {limit}",
+            )
 
     @scenario
     async def test_a_list_by_activity_begins_with_the_session_that_was_used_last(self, store: Store) -> None:
@@ -121,12 +127,16 @@ class DirectoryContract(Scene):
         await store.create(session("b2", created=NOW - 5, active=NOW + 20))
         for limit in (1, 2, 100):
             equal(
-                await listed(store, Filter(), order="active", limit=limit),
+                await listed(store, SessionFilter(), order="active", limit=limit),
                 ["c", "b2", "a", "d", "f", "b"],
                 f"by activity, {limit} at a time",
             )
-            equal(await listed(store, Filter(user="u"), order="active", limit=limit), ["c", "a"], "of a user")
-        which = Filter(since=NOW + 1, until=NOW + 20)
+            equal(
+                await listed(store, SessionFilter(user="u"), order="active", limit=limit),
+                ["c", "a"],
+                "of a user",
+            )
+        which = SessionFilter(since=NOW + 1, until=NOW + 20)
         equal(await listed(store, which, order="active"), ["d", "f", "b"], "between two times")
 
     @scenario
@@ -147,10 +157,10 @@ class DirectoryContract(Scene):
     async def test_sessions_that_come_and_go_do_not_disturb_the_pages(self, store: Store) -> None:
         for n in range(6):
             await store.create(session(f"s{n}", created=NOW + n))
-        first = await store.page(HERE.tenant, Filter(), limit=3)
+        first = await store.page(HERE.tenant, SessionFilter(), limit=3)
         await store.create(session("newer", created=NOW + 9))
         await store.remove(first[-1].address)
-        rest = await store.page(HERE.tenant, Filter(), after=first[-1].mark(), limit=9)
+        rest = await store.page(HERE.tenant, SessionFilter(), after=first[-1].mark(), limit=9)
         equal([row.id for row in first + rest], ["s5", "s4", "s3", "s2", "s1", "s0"], "two pages")
 
     @scenario
@@ -160,20 +170,20 @@ class DirectoryContract(Scene):
         await store.create(session("c", user="u2", tags=("x",), created=NOW + 3, active=NOW + 3))
         await store.create(session("d", user=None, created=NOW + 4, active=NOW + 4))
         await store.commit(change(at=Address(HERE.tenant, "b"), end="closed"))
-        cases: list[tuple[Filter, list[str]]] = [
-            (Filter(), ["d", "c", "b", "a"]),
-            (Filter(user="u1"), ["b", "a"]),
-            (Filter(user="U1"), []),
-            (Filter(user=""), []),
-            (Filter(tag="x"), ["c", "a"]),
-            (Filter(tag="%"), []),
-            (Filter(user="u1", tag="x"), ["a"]),
-            (Filter(since=NOW + 3), ["d", "c"]),
-            (Filter(until=NOW + 3), ["b", "a"]),
-            (Filter(since=NOW + 2, until=NOW + 4), ["c", "b"]),
-            (Filter(live=True), ["d", "c", "a"]),
-            (Filter(live=False), ["b"]),
-            (Filter(user="u1", tag="y", since=NOW, until=NOW + 9, live=True), ["a"]),
+        cases: list[tuple[SessionFilter, list[str]]] = [
+            (SessionFilter(), ["d", "c", "b", "a"]),
+            (SessionFilter(user="u1"), ["b", "a"]),
+            (SessionFilter(user="U1"), []),
+            (SessionFilter(user=""), []),
+            (SessionFilter(tag="x"), ["c", "a"]),
+            (SessionFilter(tag="%"), []),
+            (SessionFilter(user="u1", tag="x"), ["a"]),
+            (SessionFilter(since=NOW + 3), ["d", "c"]),
+            (SessionFilter(until=NOW + 3), ["b", "a"]),
+            (SessionFilter(since=NOW + 2, until=NOW + 4), ["c", "b"]),
+            (SessionFilter(live=True), ["d", "c", "a"]),
+            (SessionFilter(live=False), ["b"]),
+            (SessionFilter(user="u1", tag="y", since=NOW, until=NOW + 9, live=True), ["a"]),
         ]
         for which, ids in cases:
             for limit in (1, 100):
@@ -192,8 +202,8 @@ class DirectoryContract(Scene):
         equal(await store.update(HERE, idle=0), row, "no idle time")
         equal(await store.update(HERE), row, "nothing")
         equal(await store.get(HERE), row, "the session that is there")
-        equal(await listed(store, Filter(tag="x")), [], "a tag that was taken away")
-        equal(await listed(store, Filter(tag="z")), [HERE.session], "a tag that was given")
+        equal(await listed(store, SessionFilter(tag="x")), [], "a tag that was taken away")
+        equal(await listed(store, SessionFilter(tag="z")), [HERE.session], "a tag that was given")
 
     @scenario
     async def test_due_are_idle_sessions_without_a_lease_the_longest_idle_first(self, store: Store) -> None:
@@ -265,7 +275,7 @@ class DirectoryContract(Scene):
             await store.read(HERE, Span(1, 1, END))
         with refused(NotFound):
             await store.remove(HERE)
-        equal(await listed(store, Filter(tag="x")), [other.id], "the tag")
+        equal(await listed(store, SessionFilter(tag="x")), [other.id], "the tag")
         equal([row.id for row in await store.due(HERE.tenant, END * 10**6)], [other.id], "what is due")
         equal([one.id for one in await store.parcels()], ["q"], "the outbox")
         hits = await store.search(HERE.tenant, ["blue"], user=None, before=None, limit=9)
@@ -283,7 +293,7 @@ class DirectoryContract(Scene):
         receipt = await store.commit(change(message("b", words=["new"]), key=Key("k", b"2")))
         equal((receipt.first, receipt.repeated), (1, False), "its first entry")
         equal(await store.parcels(), [], "its parcels")
-        equal(await listed(store, Filter(tag="x")), [], "its tags")
+        equal(await listed(store, SessionFilter(tag="x")), [], "its tags")
         equal(await store.search(HERE.tenant, ["old"], user=None, before=None, limit=9), [], "its words")
 
 

@@ -13,7 +13,7 @@ from ...errors import NotFound, StoreError
 from ...ids import UNKNOWN_TIME
 from ...message import Message
 from ...stores.port import Store
-from ...stores.values import MESSAGE, Address, Durability, Filter, Fork, Key, Lease, Record, Span
+from ...stores.values import MESSAGE, Address, Durability, Fork, Key, Lease, Record, SessionFilter, Span
 from .scenes import (
     END,
     HERE,
@@ -168,7 +168,7 @@ class HealthContract(Scene):
             again = await self.connect()
             try:
                 equal(await dump(again), before, "the session in the store that was opened again")
-                equal(len(await again.page(HERE.tenant, Filter(user="u", tag="x"))), 1, "the list")
+                equal(len(await again.page(HERE.tenant, SessionFilter(user="u", tag="x"))), 1, "the list")
                 hits = await again.search(HERE.tenant, ["w"], user="u", before=None, limit=9)
                 equal([hit.row.id for hit in hits], ["a"], "the index")
                 repeated = await again.commit(change(key=Key("k", b"1"), now=NOW + 1))
@@ -228,8 +228,8 @@ class TenantContract(Scene):
     @scenario
     async def test_another_tenants_sessions_are_in_no_list(self, store: Store) -> None:
         await fill(store, HERE, "mine")
-        equal(await store.page(THEIRS.tenant, Filter()), [], "a page")
-        equal(await store.page(THEIRS.tenant, Filter(user="u", tag="x")), [], "a page of user and tag")
+        equal(await store.page(THEIRS.tenant, SessionFilter()), [], "a page")
+        equal(await store.page(THEIRS.tenant, SessionFilter(user="u", tag="x")), [], "a page of user and tag")
         equal(await store.due(THEIRS.tenant, NOW + 10**9), [], "what is due")
         equal(await store.parcels(tenant=THEIRS.tenant), [], "the outbox")
         equal(await store.take(NOW, until=NOW + 9, limit=9, tenant=THEIRS.tenant), [], "what can be taken")

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...errors import InputError, NotFound
 from ...stores.port import Store
-from ...stores.values import Address, Filter, Fork, Key, Parcel, Record, Span
+from ...stores.values import Address, Fork, Key, Parcel, Record, SessionFilter, Span
 from .scenes import END, HERE, NOW, Scene, change, dump, equal, message, refused, scenario, session, unchanged
 
 HOSTILE = (
@@ -68,7 +68,7 @@ class TextContract(Scene):
         for text in HOSTILE:
             row = await store.get(Address(HERE.tenant, text))
             equal((row.id, row.title, row.seq), (text, text, 1), f"the session {text!r}")
-        page = await store.page(HERE.tenant, Filter(), limit=1_000)
+        page = await store.page(HERE.tenant, SessionFilter(), limit=1_000)
         equal([row.id for row in page], sorted(HOSTILE, reverse=True), "all of them")
 
     @scenario
@@ -77,7 +77,7 @@ class TextContract(Scene):
             await store.create(session(tenant=text, title=text), [message("m", words=["word"])])
         for text in HOSTILE:
             equal((await store.get(Address(text, HERE.session))).title, text, f"the tenant {text!r}")
-            titles = [row.title for row in await store.page(text, Filter())]
+            titles = [row.title for row in await store.page(text, SessionFilter())]
             equal(titles, [text], f"the sessions of the tenant {text!r}")
             hits = await store.search(text, ["word"], user=None, before=None, limit=99)
             equal(len(hits), 1, f"hits of the tenant {text!r}")
@@ -90,7 +90,7 @@ class TextContract(Scene):
             )
             equal((row.user, row.tags), (text, (text,)), "user and tag")
         for n, text in enumerate(HOSTILE):
-            for which in (Filter(user=text), Filter(tag=text)):
+            for which in (SessionFilter(user=text), SessionFilter(tag=text)):
                 found = [row.id for row in await store.page(HERE.tenant, which)]
                 equal(found, [f"s{n}"], f"{which}")
             hits = await store.search(HERE.tenant, ["word"], user=text, before=None, limit=99)
