@@ -166,8 +166,11 @@ def entry(here: Here, id: str) -> Steps[Placed]:
 class Walk:
     """A walk along a path, from its newest entry back, in pages that grow."""
 
-    def __init__(self, path: Iterable[Span], *, kinds: tuple[str, ...] | None = None) -> None:
-        self._left, self._kinds, self._page = list(path), kinds, FEW
+    def __init__(
+        self, path: Iterable[Span], *, kinds: tuple[str, ...] | None = None, page: int = FEW
+    ) -> None:
+        """Begin at the newest entry; pass a larger page if many entries are wanted for sure."""
+        self._left, self._kinds, self._page = list(path), kinds, min(page, MANY)
 
     def page(self) -> Steps[list[Placed]]:
         """Return the next entries, the newest first; none at the root."""
