@@ -698,8 +698,8 @@ MUTANTS = (
     Mutant(
         "undo-order-of-marks",
         "an exit that was undone after a later one is undone again",
-        "if undone == number:\n                    return True",
-        "if 0 < undone <= number:\n                    return undone == number",
+        "        for one in marks\n",
+        "        for one in marks[-1:]\n",
         UNDO_RULE,
     ),
     Mutant(
@@ -747,8 +747,8 @@ MUTANTS = (
     Mutant(
         "view-other-summary",
         "a view shows the summary of another cut",
-        "isinstance(one.entry, Summary) and one.entry.cut == cut.id:",
-        "isinstance(one.entry, Summary):",
+        "isinstance(one.entry, Summary) and one.entry.cut == cut.id",
+        "isinstance(one.entry, Summary)",
         VIEWS,
     ),
     Mutant(
@@ -783,8 +783,8 @@ MUTANTS = (
     Mutant(
         "machine-exit-twice",
         "a tangent that was left and entered again is entered once more",
-        "case Tangent(name=exit.name, undone=undone) if undone == number:",
-        "case Tangent(name=exit.name, undone=undone) if undone < 0:",
+        "(one.entry.name, one.entry.undone) == (exit.name, number)",
+        "one.entry.undone < 0",
         MACHINE,
     ),
     Mutant(
@@ -1569,8 +1569,8 @@ MUTANTS = (
     Mutant(
         "facts-proposals",
         "with an extractor, what rules propose is stored as well",
-        "claims = ()  # what the rules propose waits for the extractor; turns do not",
-        "pass",
+        "if not await self._store(user, session, since, found, ()):",
+        "if not await self._store(user, session, since, found, claims):",
         FACTS,
     ),
     Mutant(

@@ -10,10 +10,23 @@ from typing import NamedTuple
 
 from ..entry import START, Checkpoint, Restore
 from ..log.fold import open_calls
-from ..log.operations import Effect, Here, Operation, Placed, Steps, Walk, at, branches, last_round, path_to
+from ..log.operations import (
+    Effect,
+    Here,
+    Operation,
+    Placed,
+    Steps,
+    at,
+    back_to,
+    branches,
+    last_round,
+    of_kind,
+    path_to,
+)
 from ..log.path import END, between, spans
 from ..log.tangents import around
 from ..message import ToolCallRequest
+from ..session.view import checkpoints
 from ..stores.values import Span
 from .labels import ASIDE, is_numbered
 
@@ -50,7 +63,7 @@ def since_start() -> Operation:
 
     def steps(here: Here) -> Steps[Effect]:
         path = yield from path_to(here.head)
-        found = yield from _back(path, lambda one: one.label == START)
+        found = yield from checkpoints(path)
         spoken = yield from _has_spoken(path, found[-1][0] if found else here.head.seq)
         return Effect(result=(found, spoken))
 
@@ -59,24 +72,22 @@ def since_start() -> Operation:
 
 def _back(path: Sequence[Span], is_enough: Callable[[Checkpoint], bool]) -> Steps[list[Numbered]]:
     """Return the newest checkpoints of a path in order, back to one that is enough."""
-    walk, found = Walk(path, kinds=("checkpoint",)), list[Numbered]()
-    while page := (yield from walk.page()):
-        for one in page:
-            if isinstance(one.entry, Checkpoint):
-                found.append((one.seq, one.entry))
-                if is_enough(one.entry):
-                    return found[::-1]
-    return found[::-1]
+    found = yield from back_to(
+        path,
+        lambda one: isinstance(one.entry, Checkpoint) and is_enough(one.entry),
+        kinds=("checkpoint",),
+    )
+    return [(one.seq, one.entry) for one in found if isinstance(one.entry, Checkpoint)]
 
 
 def _has_spoken(path: Sequence[Span], since: int) -> Steps[bool]:
     """Return True if the user has spoken after an entry."""
-    walk = Walk(between(path, since + 1, END))
-    while page := (yield from walk.page()):
-        for one in page:
-            if (message := one.message) is not None and message.role == "user":
-                return True
-    return False
+
+    def is_users(one: Placed) -> bool:
+        return (message := one.message) is not None and message.role == "user"
+
+    found = yield from back_to(between(path, since + 1, END), is_users)
+    return bool(found) and is_users(found[0])
 
 
 def newest_of_branches() -> Operation:
@@ -94,10 +105,8 @@ def newest_of_branches() -> Operation:
 
 def restores(here: Here) -> Steps[list[tuple[int, Restore]]]:
     """Return the restores on the path, the newest first, with the numbers of their entries."""
-    walk, found = Walk((yield from path_to(here.head)), kinds=("restore",)), list[tuple[int, Restore]]()
-    while page := (yield from walk.page()):
-        found += [(one.seq, one.entry) for one in page if isinstance(one.entry, Restore)]
-    return found
+    found = yield from of_kind((yield from path_to(here.head)), "restore")
+    return [(one.seq, one.entry) for one in reversed(found) if isinstance(one.entry, Restore)]
 
 
 def newest_restore() -> Operation:

@@ -187,15 +187,25 @@ class Walk:
         return []
 
 
-def back_to(path: Iterable[Span], is_enough: Callable[[Placed], bool]) -> Steps[list[Placed]]:
-    """Return the newest entries of a path in order, back to the one that is enough or to the root."""
-    walk, found = Walk(path), list[Placed]()
+def back_to(
+    path: Iterable[Span], is_enough: Callable[[Placed], bool], *, kinds: tuple[str, ...] | None = None
+) -> Steps[list[Placed]]:
+    """Return the newest entries of a path in order, back to the one that is enough or to the root.
+
+    With `kinds`, only entries of these kinds are read; messages are never among them.
+    """
+    walk, found = Walk(path, kinds=kinds), list[Placed]()
     while page := (yield from walk.page()):
         for one in page:
             found.append(one)
             if is_enough(one):
                 return found[::-1]
     return found[::-1]
+
+
+def of_kind(path: Iterable[Span], kind: str) -> Steps[list[Placed]]:
+    """Return all entries of a kind on a path, in order."""
+    return (yield from back_to(path, lambda _: False, kinds=(kind,)))
 
 
 def messages(found: Iterable[Placed]) -> list[Message]:

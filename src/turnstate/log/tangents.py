@@ -48,6 +48,7 @@ from .operations import (
     last_round,
     messages,
     newest,
+    of_kind,
     tip,
 )
 from .path import END, between, spans
@@ -413,9 +414,7 @@ def branch_left(known: Branches, tangent: BranchRow, exit: Tangent) -> int:
 def _exits(known: Branches, base: int) -> Steps[dict[str, Tangent]]:
     """Return the newest exit of each tangent that was left to go back to a branch."""
     found, row = dict[str, Tangent](), known[base]
-    walk = Walk([Span(base, row.fork_seq + 1, END)], kinds=(TANGENT,))
-    while page := (yield from walk.page()):
-        for one in page:
-            if isinstance(one.entry, Tangent) and not (one.entry.started or one.entry.undone):
-                found.setdefault(one.entry.name, one.entry)
+    for one in (yield from of_kind([Span(base, row.fork_seq + 1, END)], TANGENT)):
+        if isinstance(one.entry, Tangent) and not (one.entry.started or one.entry.undone):
+            found[one.entry.name] = one.entry
     return found

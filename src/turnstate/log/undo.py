@@ -27,12 +27,12 @@ from .operations import (
     Here,
     Operation,
     Steps,
-    Walk,
     branches,
     cut_in_force,
     end_of,
     last_round,
     newest,
+    of_kind,
     tip,
 )
 from .path import END, between, spans
@@ -196,13 +196,12 @@ def _is_undone(known: Branches, branch: BranchRow, exit: Tangent, number: int) -
         return False
     end = yield from tip(branch)
     own = between(spans(known.values(), end), tangent.fork_seq + 1, END)
-    walk = Walk(own, kinds=(TANGENT,))
-    while page := (yield from walk.page()):
-        for one in page:  # not in the order of the exits: an undone tangent leads back to earlier ones
-            match one.entry:
-                case Tangent(name=exit.name, undone=undone) if undone == number:
-                    return True
-    return False
+    # All marks, since they are not in the order of the exits: undo may lead back to earlier ones.
+    marks = yield from of_kind(own, TANGENT)
+    return any(
+        isinstance(one.entry, Tangent) and (one.entry.name, one.entry.undone) == (exit.name, number)
+        for one in marks
+    )
 
 
 def _reverted(here: Here, known: Branches, found: _Compaction) -> Steps[Effect]:

@@ -7,7 +7,7 @@ the line tracker and the tangents that were left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..context.cut import MAX_CONVERSATION_STATE_HISTORY_LEN
 from ..context.policy import Policy
@@ -25,10 +25,12 @@ from ..log.operations import (
     Placed,
     Steps,
     Walk,
+    back_to,
     branches,
     cut_in_force,
     is_clear,
     newest,
+    of_kind,
     tip,
 )
 from ..log.path import CUTS, END, between, spans
@@ -81,7 +83,7 @@ def _viewed(here: Here, most: int, *, whole: bool) -> Steps[Viewed]:
         lines = dict(shown.trackers)
     elif whole:
         lines = {}
-        for one in (yield from _of_kind(path, "lines"))[::-1]:
+        for one in (yield from of_kind(path, "lines")):
             track(lines, one.entry)
     checkpoints = yield from _checkpoints(path, shown, whole=whole or "checkpoint" not in marks)
     kept = None
@@ -149,20 +151,13 @@ def _newest_part(path: list[Span], start: int, most: int) -> Steps[list[Placed]]
 
 def _summary_of(path: list[Span], cut: Cut) -> Steps[Summary | None]:
     """Return the newest summary that a model wrote for a cut, after the cut's entry."""
-    walk = Walk(path, kinds=("summary",))
-    while page := (yield from walk.page()):
-        for one in page:
-            if isinstance(one.entry, Summary) and one.entry.cut == cut.id:
-                return one.entry
-    return None
 
+    def is_its(one: Placed) -> bool:
+        return isinstance(one.entry, Summary) and one.entry.cut == cut.id
 
-def _of_kind(path: list[Span], kind: str) -> Steps[list[Placed]]:
-    """Return all entries of a kind, newest first."""
-    walk, found = Walk(path, kinds=(kind,)), list[Placed]()
-    while page := (yield from walk.page()):
-        found += page
-    return found
+    found = yield from back_to(path, is_its, kinds=("summary",))
+    summary = found[0].entry if found and is_its(found[0]) else None
+    return summary if isinstance(summary, Summary) else None
 
 
 def _checkpoints(
@@ -177,13 +172,11 @@ def _checkpoints(
     return (yield from checkpoints(path))
 
 
-def checkpoints(path: list[Span]) -> Steps[list[tuple[int, Checkpoint]]]:
+def checkpoints(path: Sequence[Span]) -> Steps[list[tuple[int, Checkpoint]]]:
     """Return the checkpoints of a path since the newest start, with their numbers."""
-    walk, found = Walk(path, kinds=("checkpoint",)), list[tuple[int, Checkpoint]]()
-    while page := (yield from walk.page()):
-        for one in page:
-            if isinstance(one.entry, Checkpoint):
-                found.append((one.seq, one.entry))
-                if one.entry.label == START:
-                    return found[::-1]
-    return found[::-1]
+    found = yield from back_to(
+        path,
+        lambda one: isinstance(one.entry, Checkpoint) and one.entry.label == START,
+        kinds=("checkpoint",),
+    )
+    return [(one.seq, one.entry) for one in found if isinstance(one.entry, Checkpoint)]

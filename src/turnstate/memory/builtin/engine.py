@@ -247,7 +247,8 @@ class BuiltinEngine:
         found: list[MessageDraft] = []
         claims: Sequence[Claim] = ()
         async for messages in _batches(handed.messages):
-            if found and not await self._store(user, session, since, found, claims):
+            held = () if self._extractor else claims  # proposals wait for the extractor; turns do not
+            if found and not await self._store(user, session, since, found, held):
                 return
             found = await asyncio.to_thread(drafts, messages)
             turns = [_said(draft) for draft in found]
@@ -255,8 +256,6 @@ class BuiltinEngine:
             said += [turn for turn in turns if turn.role in ("user", "assistant")]
             proposed += claims
             last = found[-1] if found else last
-            if self._extractor is not None:
-                claims = ()  # what the rules propose waits for the extractor; turns do not
         if self._extractor is not None and said:
             if not await self._store(user, session, since, found, ()):
                 return
