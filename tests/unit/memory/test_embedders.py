@@ -133,6 +133,24 @@ def test_the_local_model_takes_any_text_and_the_order_of_a_batch_is_kept() -> No
         assert embedder.vectors([text])[0] == pytest.approx(vector, abs=1e-4)
 
 
+def test_blas_has_one_thread_until_the_last_block_ends_and_then_as_many_as_before() -> None:
+    from threadpoolctl import threadpool_info
+
+    from turnstate.memory.minilm import SingleThreaded
+
+    def threads() -> set[int]:
+        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+    before, alone = threads(), SingleThreaded()
+    assert before
+    alone.__enter__()
+    with alone:
+        assert threads() == {1}
+    assert threads() == {1}
+    alone.__exit__()
+    assert threads() == before
+
+
 def test_a_product_in_blocks_is_the_product_for_any_number_of_rows() -> None:
     np = pytest.importorskip("numpy")
     from turnstate.memory.minilm import ROWS, _Dense
