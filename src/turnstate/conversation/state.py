@@ -326,6 +326,12 @@ class ConversationState:
             raise _not_loaded("kept_tangents", f"await session.tangents(), or {_WHOLE}")
         return self._view.kept
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the conversation as one JSON document, as `turnstate.conversation.to_json` does."""
+        from .document import to_json  # a document is made of states
+
+        return to_json(self)
+
     # Changing a conversation without a session.
 
     def _is_view(self, method: str) -> InputError:

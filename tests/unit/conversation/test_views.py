@@ -322,3 +322,14 @@ def test_a_clearing_before_the_part_that_a_document_has_is_not_undone() -> None:
     with pytest.raises(NothingToUndo):
         state.undo()
     assert [message.text for message in state.preview().messages][:2] == ["Keep.", "3"]
+
+
+@pytest.mark.req("I9")
+def test_a_view_and_a_state_without_a_session_are_written_as_json_by_a_method() -> None:
+    async def test(session: Session) -> ConversationState:
+        await say(session, "one", "two")
+        return await session.conversation()
+
+    view = with_session(test)
+    assert view.to_json() == to_json(view)
+    assert from_json(view.to_json()).to_json()["history"] == view.to_json()["history"]
