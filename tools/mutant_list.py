@@ -117,7 +117,7 @@ HANDOVER = _tests(f"{UNIT}/memory/test_handover.py")
 ENGINES = _tests("tests/contract/test_memory_engines.py", k="sqlite")
 RANKING = _tests(f"{UNIT}/memory/builtin/test_ranking.py")
 QUESTION = _tests(f"{UNIT}/memory/builtin/test_question.py")
-RULES = _tests(f"{UNIT}/memory/rules/test_rules.py")
+FACT_RULES = _tests(f"{UNIT}/memory/rules/test_rules.py")
 FACTS = _tests(f"{UNIT}/memory/builtin/test_facts.py", k="not postgres")
 VECTORS = _tests(f"{UNIT}/memory/builtin/test_vectors.py")
 ARCHIVE_READING = _tests(f"{UNIT}/archive/test_*read*.py")
@@ -1543,21 +1543,21 @@ MUTANTS = (
         "what is said of somebody else becomes a fact about the user",
         "is_own = is_subject or (persists and not other)",
         "is_own = True",
-        RULES,
+        FACT_RULES,
     ),
     Mutant(
         "facts-questions",
         "what is asked in the last clause becomes a fact",
         "        parts.pop()\n",
         "        pass\n",
-        RULES,
+        FACT_RULES,
     ),
     Mutant(
         "facts-orders",
         "an order to the assistant becomes a fact",
         "if is_secret(part.sentence) or is_order(part.sentence):",
         "if is_secret(part.sentence):",
-        RULES,
+        FACT_RULES,
     ),
     Mutant(
         "facts-forgotten",
