@@ -179,7 +179,7 @@ class KeepsFacts(Protocol):
     async def update(
         self, user: User, fact: str, *, value: str, text: str = "", until: str | None = None
     ) -> Fact:
-        """Give a fact another value; raise `NotFound` if it does not exist."""
+        """Change the value of a fact; raise `NotFound` if it does not exist."""
         ...
 
     async def history(self, user: User, fact: str) -> list[Fact]:

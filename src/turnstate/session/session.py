@@ -331,7 +331,7 @@ class Session:
         return await self._handle.required_memory().facts(as_of=as_of)
 
     async def correct(self, fact: str, value: str) -> Fact:
-        """Give a fact about the user, named by its id or its value, another value."""
+        """Change the value of a fact about the user, named by its id or its present value."""
         return await self._handle.required_memory().correct(fact, value)
 
     async def forget(self, fact: str) -> Fact:

@@ -114,7 +114,7 @@ class UserMemory:
         return await self._facts.facts(self._user, as_of=at)
 
     async def correct(self, fact: str, value: str) -> Fact:
-        """Give a fact, named by its id or its value, another value; the old one is kept as its history."""
+        """Change the value of a fact, named by its id or its value; the old one is kept as its history."""
         return await self._facts.update(self._user, (await self._named(fact)).id, value=value)
 
     async def forget(self, fact: str) -> Fact:

@@ -131,7 +131,7 @@ class BuiltinEngine:
     async def update(
         self, user: User, fact: str, *, value: str, text: str = "", until: str | None = None
     ) -> Fact:
-        """Give a fact another value, and return it; the old value is kept with the time of its end.
+        """Change the value of a fact, and return it; the old value is kept with the time of its end.
 
         ``text`` is the sentence that states it, by default the value, and ``until`` a time limit.
         """
