@@ -69,10 +69,6 @@ class MemoryLog:
         self.head = Position(branch, seq)
         return placed
 
-    def holds(self, id: str) -> bool:
-        """Return True if a message has this id, on any branch."""
-        return id in self._places
-
     def tip(self, branch: int) -> Position:
         """Return the position of the last entry of a branch, or of the entry that it forked after."""
         row, own = self.branches[branch], self.entries[branch]

@@ -29,9 +29,9 @@ class Operated(NamedTuple):
     effect: Effect
 
 
-async def ask(writer: SessionWriter, operation: Operation, *, small: bool = True) -> Any:
+async def ask(writer: SessionWriter, operation: Operation) -> Any:
     """Run an operation that only reads, and return its result."""
-    effect, _ = await _effect(writer, operation, small=small)
+    effect, _ = await _effect(writer, operation)
     return effect.result
 
 
@@ -63,11 +63,11 @@ async def operate(writer: SessionWriter, operation: Operation, *, anywhere: bool
 
 
 async def _effect(
-    writer: SessionWriter, operation: Operation, *, small: bool = True
+    writer: SessionWriter, operation: Operation
 ) -> tuple[Effect, tuple[SessionRow, ModelChange | None]]:
     """Run an operation; return its effect, where it began, and the model under which its messages count."""
     if not callable(operation):
-        refuse("operation", operation, "an operation of turnstate.log")
+        refuse("operation", operation, "an operation of turnstate.log, such as tangents.begin()")
 
     async def job(row: SessionRow, log: Reads) -> tuple[Effect, tuple[SessionRow, ModelChange | None]]:
         now = writer.clock()
@@ -80,7 +80,7 @@ async def _effect(
             model = entry if isinstance(entry, ModelChange) else None
         return effect, (row, model)
 
-    return await writer.read(job, small=small)
+    return await writer.read(job, small=True)
 
 
 async def answered(steps: Steps[T], log: Reads, at: Address) -> T:

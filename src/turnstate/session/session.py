@@ -469,7 +469,6 @@ class Session:
 
     async def ask(self, operation: Operation) -> Any:
         """Run an operation of `turnstate.log` that only reads, and return its result."""
-        _check_operation(operation)
         return await self._handle.ask(operation)
 
     async def operate(self, operation: Operation, *, anywhere: bool = False) -> Any:
@@ -477,7 +476,6 @@ class Session:
 
         If the head is meanwhile on another branch, raise `Conflict`; with `anywhere`, run it there.
         """
-        _check_operation(operation)
         return (await self._handle.operate(operation, anywhere=anywhere)).result
 
     async def compact(
@@ -631,11 +629,6 @@ class Session:
             return await read(log, await path_after(log, row.address, path, after))
 
         return await self._writer.read(job, small=small)
-
-
-def _check_operation(operation: object) -> None:
-    if not callable(operation):
-        refuse("operation", operation, "an operation of turnstate.log, such as tangents.begin()")
 
 
 def _are_names(given: Collection[object]) -> bool:

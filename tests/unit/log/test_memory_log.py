@@ -93,8 +93,8 @@ def test_a_message_is_found_by_its_id_and_an_answer_by_the_message_that_shows_it
     placed = log.add(answer)
     assert answer.message is not None
     assert placed.id == answer.message.id
-    assert log.holds(placed.id)
-    assert not log.holds("call")
+    assert log.answer(Find((placed.id,))) == [placed]
+    assert log.answer(Find(("call",))) == []
 
 
 def test_an_operation_that_fails_changes_nothing(log: MemoryLog) -> None:
